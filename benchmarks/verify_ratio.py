@@ -23,7 +23,7 @@ from ptxbench.catalogue.model import Instruction
 from ptxbench.codegen.render import render_module
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.target import Target, find_target
-from ptxbench.core.toolchain import tool_path
+from ptxbench.core.toolchain import tool_command
 
 
 def timed(work: Callable[[], None]) -> tuple[float, float]:
@@ -52,9 +52,9 @@ def by_hand(modules: list[tuple[Path, OptLevel]], target: Target) -> None:
     """Call ptxas and nvdisasm once for each module."""
     for path, level in modules:
         cubin = path.with_suffix(".cubin")
-        assemble = [tool_path("ptxas"), f"-arch={target.name}", f"-O{level.number}", path, "-o", cubin]
+        assemble = [*tool_command("ptxas"), f"-arch={target.name}", f"-O{level.number}", path, "-o", cubin]
         subprocess.run(assemble, check=True, stderr=subprocess.DEVNULL)  # it advises at length
-        subprocess.run([tool_path("nvdisasm"), "-c", cubin], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*tool_command("nvdisasm"), "-c", cubin], check=True, stdout=subprocess.DEVNULL)
 
 
 def verify(rows: list[Instruction], target: Target, cache: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.analysis.statistics import Uncertainty
+from ptxbench.core.distributions import f_tail
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
 
@@ -150,8 +151,6 @@ def _by_session(
     degrees = n - count - 1
     if count < 2 or not np.all(np.isfinite(temperature_c)):
         return line
-    from scipy.special import fdtrc
-
     members = np.bincount(session, minlength=count)
     mean_w, mean_c = (np.bincount(session, values, count) / members for values in (power_w, temperature_c))
     within_w, within_c = power_w - mean_w[session], temperature_c - mean_c[session]
@@ -162,7 +161,7 @@ def _by_session(
     together = float(np.sum((power_w - line.power_w - beside) ** 2))
     variance = left / degrees
     if not together - left > 0 or (
-        variance > 0 and fdtrc(count - 1, degrees, (together - left) / (count - 1) / variance) > _CHANCE
+        variance > 0 and f_tail(count - 1, degrees, (together - left) / (count - 1) / variance) > _CHANCE
     ):
         return line
     slope_error = math.sqrt(variance / float(within_c @ within_c)) if has_slope else 0.0
@@ -194,14 +193,10 @@ def static_line(power_w: Sequence[float], temperature_c: Sequence[float]) -> Sta
     if n < 3 or not np.ptp(temperature) >= _MIN_SPREAD_C:
         error_w = float(power.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
         return StaticPower(float(power.mean()), centre_c, 0.0, error_w, 0.0, max(n - 1, 1))
-    from scipy.stats import linregress
-
-    fit = linregress(temperature - centre_c, power)
-    return StaticPower(
-        float(fit.intercept),
-        centre_c,
-        float(fit.slope),
-        float(fit.intercept_stderr),
-        float(fit.stderr),
-        n - 2,
-    )
+    mean_w, away_c = float(power.mean()), temperature - centre_c
+    squares_c2 = float(away_c @ away_c)
+    slope = float(away_c @ power) / squares_c2
+    left_w = power - mean_w - slope * away_c
+    variance = float(left_w @ left_w) / (n - 2)
+    errors = math.sqrt(variance / n), math.sqrt(variance / squares_c2)
+    return StaticPower(mean_w, centre_c, slope, *errors, n - 2)

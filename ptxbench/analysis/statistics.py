@@ -10,6 +10,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.core.distributions import student_quantile
+
 
 @dataclass(frozen=True)
 class Uncertainty:
@@ -127,6 +129,4 @@ def error_of_series(values: npt.NDArray[np.float64]) -> float:
 @cache
 def student95(degrees: float) -> float:
     """Return the two-sided 95% quantile of Student's t distribution."""
-    from scipy.stats import t  # loading scipy.stats takes a second: only where a number needs it
-
-    return float(t.ppf(0.975, degrees))
+    return student_quantile(degrees)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxbench.analysis.statistics import Estimate, Uncertainty, estimate, weighted
+from ptxbench.core.distributions import polygamma
 
 # A distribution of variances cannot be estimated from fewer kernels.
 _MIN_KERNELS = 8
@@ -87,11 +88,9 @@ def fit_prior(kernels: Sequence[Scatter]) -> ScatterPrior:
     variances = np.array([kernel.variance for kernel in kernels])
     if len(kernels) < _MIN_KERNELS or not np.median(variances) > 0:
         return NO_PRIOR
-    from scipy.special import digamma, polygamma
-
     half = np.array([kernel.degrees for kernel in kernels]) / 2
     own = np.maximum(variances, _LEAST_VARIANCE * np.median(variances))
-    e = np.log(own) - digamma(half) + np.log(half)
+    e = np.log(own) - polygamma(0, half) + np.log(half)
     log_power = np.log([kernel.power_w for kernel in kernels])
     middle = float(log_power.mean())
     away = log_power - middle
@@ -99,7 +98,7 @@ def fit_prior(kernels: Sequence[Scatter]) -> ScatterPrior:
     # Two figures of the line are fitted.
     spread = float(np.var(e - slope * away, ddof=2) - polygamma(1, half).mean())
     common = min(2 * _inverse_trigamma(spread), _MAX_DEGREES) if spread > 0 else _MAX_DEGREES
-    typical = math.exp(float(e.mean()) + float(digamma(common / 2)) - math.log(common / 2))
+    typical = math.exp(float(e.mean()) + float(polygamma(0, common / 2)) - math.log(common / 2))
     return ScatterPrior(typical, common, math.exp(middle), slope)
 
 
@@ -133,8 +132,6 @@ def moderated(
 
 def _inverse_trigamma(value: float) -> float:
     """Return x with trigamma(x) = value, by Newton's steps on 1 / trigamma (Smyth 2004, appendix)."""
-    from scipy.special import polygamma
-
     x = 0.5 + 1 / value
     for _ in range(_NEWTON_STEPS):
         trigamma = float(polygamma(1, x))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 from ptxbench.attribute.launches import Index, Launches
+from ptxbench.core.distributions import student_quantile
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.sensors.trace import Float64s, Int64s
 
@@ -289,7 +289,7 @@ def _scatter_s(
     # What was seen scatters about the mean, and what was not does, too.
     times = 2 * (number**2).sum()
     # Of few turns the scatter is not well known.
-    few = float(stdtrit(len(number) - 1, 0.975)) / COVERAGE_FACTOR
+    few = student_quantile(len(number) - 1) / COVERAGE_FACTOR
     error_s: Float64s = few * np.sqrt(times * variance_s2)
     return error_s
 

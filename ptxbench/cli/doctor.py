@@ -47,6 +47,8 @@ def command(options: _Options) -> None:
     what to use, and what not. Without a driver it says what is missing, and checks the rest. `ptxbench table
     --sensor FOLDER/sensor` uses what was measured.
     """
+    import scipy  # noqa: F401, before anything is measured: it describes the sensors in the end
+
     from ptxbench.core.errors import GpuError, InputError
     from ptxbench.devices.machine_checks import machine_verdicts, tool_verdicts
     from ptxbench.storage.doctor_file import State

@@ -56,6 +56,8 @@ def sensor(options: _Options) -> None:
     uses the result. --gpu replay:FOLDER computes the figures again from a recorded FOLDER, which stays as it
     is; --out keeps the result in a copy.
     """
+    import scipy  # noqa: F401, before anything is measured
+
     from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe_again, sense
     from ptxbench.storage.recording import RecordingFolder
 

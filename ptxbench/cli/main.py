@@ -72,6 +72,8 @@ _FORMER: dict[tuple[str, ...], tuple[str, ...]] = {
 # textwrap does not break here.
 _HYPHEN = "\N{NON-BREAKING HYPHEN}"
 _INTERRUPTED = 130
+# Packages that extras of pyproject.toml have, and no message of their own is about.
+_OPTIONAL = ("scipy", "pandas")
 _READER_GONE = 141
 
 
@@ -222,9 +224,18 @@ def _run(arguments: Sequence[str]) -> int:
         return _fail("interrupted", _INTERRUPTED, label="")
     except (_ReaderGoneError, BrokenPipeError):
         return _drop_output()
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in _OPTIONAL:
+            raise
+        return _fail(f"this needs {name}, which a plain installation lacks; run {_pip_install(name)}", 2)
     except OSError as error:
         return _fail_on_file(error)
     return _as_code(code)
+
+
+def _pip_install(name: str) -> str:
+    return f"'{sys.executable} -m pip install {name}'"
 
 
 def _buffer_output() -> None:

@@ -57,7 +57,10 @@ def command(options: _Options) -> None:
             _print_rows(rows)
         _print_counts(rows)
         _print_refused(rows)
-    if any(row.verdict == "refused" and not row.declared for row in rows):
+    unexpected = [row for row in rows if row.verdict == "refused" and not row.declared]
+    if any(row.target != "sm_90a" for row in unexpected):
+        _print_assembler_note()
+    if unexpected:
         sys.exit(1)
 
 
@@ -83,6 +86,19 @@ def _verify(
             cache=None if no_cache else VerdictCache(),
             jobs=jobs,
             progress=lambda done, total: show(done, total, "kernels checked"),
+        )
+
+
+def _print_assembler_note() -> None:
+    """Say how to get ptxas where the library of the driver's JIT is in its place."""
+    from ptxbench.core.toolchain import PTXAS_WHEEL, assembler_name
+
+    name = assembler_name()
+    if name.startswith("nvJitLink"):
+        click.echo(
+            f"note: {name} calls routines as the driver does, which the catalogue knows of sm_90a alone; for "
+            f"ptxas run 'pip install {PTXAS_WHEEL}'",
+            err=True,
         )
 
 

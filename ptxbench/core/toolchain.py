@@ -1,4 +1,8 @@
-"""Where NVIDIA's ptxas and nvdisasm are: the PyPI wheels, or a CUDA toolkit on PATH."""
+"""Where NVIDIA's assembler and disassembler are: PyPI wheels, or a CUDA toolkit on PATH.
+
+Where only the wheel of the library nvJitLink is installed, which takes a third of the space, that is "ptxas":
+it assembles as the driver's JIT does. The two differ in how a kernel calls a routine.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,31 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, files
+from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 from typing import TypeAlias
 
+from ptxbench.core import nvjitlink
 from ptxbench.core.errors import EndlessSourceError, RefusedModuleError, ToolError
 
-_WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvcc": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
+_LIBRARY = "libnvJitLink.so"
+# Wheels that have a tool, the first that is installed, and how the name of its file begins.
+_WHEELS = {
+    "ptxas": {"nvidia-cuda-nvcc": "ptxas", "nvidia-nvjitlink": _LIBRARY},
+    "nvcc": {"nvidia-cuda-nvcc": "nvcc"},
+    "nvdisasm": {"nvidia-cuda-nvdisasm": "nvdisasm"},
+}
+PTXAS_WHEEL = '"nvidia-cuda-nvcc>=13.0,<13.1"'
+_CURES = {
+    "ptxas": '"nvidia-nvjitlink>=13.0,<13.1" nvidia-cuda-nvdisasm',
+    "nvcc": PTXAS_WHEEL,
+    "nvdisasm": "nvidia-cuda-nvdisasm",
+}
 # Signals that end a tool for no fault of what it was given; SIGKILL: no memory was left, SIGXFSZ: a limit on
 # file sizes.
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGXFSZ)
@@ -31,7 +49,7 @@ _LIMIT_PASSED = re.compile(r"(CPU time|File size) limit exceeded")
 
 @cache
 def tool_path(tool: str) -> Path:
-    """Find an executable, the pinned wheel before PATH so that SASS is the same everywhere.
+    """Find a tool, the pinned wheel before PATH so that SASS is the same everywhere.
 
     Args:
         tool: "ptxas", "nvcc" or "nvdisasm".
@@ -39,18 +57,18 @@ def tool_path(tool: str) -> Path:
     Raises:
         ToolError: Neither the wheel nor PATH has it.
     """
-    wheel = _WHEELS[tool]
-    try:
-        for file in files(wheel) or ():
-            if file.name == tool and Path(str(file.locate())).is_file():
-                return Path(str(file.locate()))
-    except PackageNotFoundError:
-        pass
+    for wheel, begin in _WHEELS[tool].items():
+        with suppress(PackageNotFoundError):
+            for file in files(wheel) or ():
+                path = Path(str(file.locate()))
+                if path.name.removesuffix(".13") == begin and path.is_file():
+                    return path
     on_path = shutil.which(tool)
     if on_path is None:
+        wheels = " or ".join(_WHEELS[tool])
         raise ToolError(
-            f"{tool} not found: neither the wheel {wheel} nor a CUDA toolkit on PATH has it; "
-            "run 'pip install \"nvidia-cuda-nvcc>=13.0,<13.1\" nvidia-cuda-nvdisasm'"
+            f"{tool} not found: neither the wheel {wheels} nor a CUDA toolkit on PATH has "
+            f"it; run 'pip install {_CURES[tool]}'"
         )
     return Path(on_path)
 
@@ -77,9 +95,32 @@ def tool_folder() -> Iterator[Path]:
 @cache
 def tool_version(tool: str) -> str:
     """Return the version of a tool, such as "13.0.88"."""
+    if _is_library(tool_path(tool)):
+        return version("nvidia-nvjitlink")
     text = run_tool(tool, ["--version"])
     match = re.search(r"V(\d+\.\d+\.\d+)", text)
     return match.group(1) if match else "unknown"
+
+
+def assembler_name() -> str:
+    """Return which assembler it is, with its version: "nvJitLink 13.0.88" or "ptxas 13.0.88"."""
+    name = "nvJitLink" if _is_library(tool_path("ptxas")) else "ptxas"
+    return f"{name} {tool_version('ptxas')}"
+
+
+def tool_command(tool: str) -> list[str]:
+    """Return the words that start a tool, before its arguments.
+
+    Raises:
+        ToolError: As `tool_path`.
+    """
+    path = tool_path(tool)
+    # Neither the user's environment nor installed packages: the script needs Python alone.
+    return [*([sys.executable, "-I", "-S", nvjitlink.__file__] if _is_library(path) else ()), str(path)]
+
+
+def _is_library(path: Path) -> bool:
+    return path.name.startswith(_LIBRARY)
 
 
 def run_tool(tool: str, arguments: list[str], folder: Path | None = None) -> str:
@@ -138,7 +179,7 @@ def _run(tool: str, runner: list[str], arguments: list[str], folder: Path | None
     """Run a tool to its end, by the command `runner` where there is one."""
     try:
         done = subprocess.run(
-            [*runner, str(tool_path(tool)), *arguments],
+            [*runner, *tool_command(tool), *arguments],
             capture_output=True,
             text=True,
             errors="replace",

@@ -14,7 +14,7 @@ from typing import Any
 
 from ptxbench.core.errors import GpuError, ToolError
 from ptxbench.core.gpu_info import GpuKind
-from ptxbench.core.toolchain import tool_path, tool_version
+from ptxbench.core.toolchain import assembler_name, tool_path, tool_version
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.driver_presence import driver_traces
 from ptxbench.sensors.base import POWER_SOURCES
@@ -48,7 +48,8 @@ def machine_verdicts(
 def tool_verdicts() -> tuple[Verdict, ...]:
     """Return a line about the assembler and the disassembler."""
     try:
-        found = [f"{tool} {tool_version(tool)} ({tool_path(tool).parent})" for tool in ("ptxas", "nvdisasm")]
+        names = {"ptxas": assembler_name(), "nvdisasm": f"nvdisasm {tool_version('nvdisasm')}"}
+        found = [f"{name} ({tool_path(tool).parent})" for tool, name in names.items()]
     except ToolError as error:
         return (Verdict("tools", State.MISSING, str(error)),)
     return (Verdict("tools", State.OK, ", ".join(found)),)

@@ -2,7 +2,7 @@
 
 Kernel i has n_ij executions of opcode j in a pass of its loop, and dynamic energy E_i of that pass a thread:
 E_i = sum_j n_ij e_j with e_j >= 0. Weighted by the errors of E_i, this is solved by non-negative least
-squares (Lawson and Hanson 1974, as scipy.optimize.nnls has it). Each operand pattern is solved by itself.
+squares (Lawson and Hanson 1974). Each operand pattern is solved by itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.core.least_squares import nonnegative
 from ptxbench.model.observations import PassEnergy, moved_bytes, patterns_of
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
@@ -76,14 +77,11 @@ def solve_bounded(matrix: Floats, right: Floats) -> Floats:
         matrix: Shape (m, n).
         right: Shape (m,).
     """
-    from scipy.optimize import nnls
-
     scale = np.linalg.norm(matrix, axis=0)
     scale[scale == 0] = 1.0
     # The triangle of a QR decomposition asks the same question with no more equations than unknowns.
     basis, triangle = np.linalg.qr(matrix / scale)
-    solution, _ = nnls(triangle, basis.T @ right, maxiter=30 * matrix.shape[1])
-    return np.asarray(solution / scale)
+    return np.asarray(nonnegative(triangle, basis.T @ right) / scale)
 
 
 def _system(passes: Sequence[PassEnergy]) -> _System:

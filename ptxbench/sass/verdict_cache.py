@@ -15,7 +15,7 @@ from ptxbench.codegen.render import template_texts
 from ptxbench.core.cache import Cache
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import Target
-from ptxbench.core.toolchain import tool_version
+from ptxbench.core.toolchain import assembler_name, tool_version
 from ptxbench.sass import (
     copy_check,
     idle_lanes,
@@ -68,7 +68,7 @@ def verdict_key(instruction: Instruction, target: Target, opt_level: OptLevel, f
         repr(target),
         opt_level.value,
         form.value,
-        tool_version("ptxas"),
+        assembler_name(),
         tool_version("nvdisasm"),
         _family_digest(instruction.family),
         _code_digest(),

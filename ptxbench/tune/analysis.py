@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ptxbench.core.distributions import rank_correlation, student_quantile
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.opcodes import opcode_class
 from ptxbench.tune.configuration import Configuration
@@ -339,18 +340,27 @@ def _turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]
 
 def _efficiency_hull(figures: Sequence[Figures]) -> tuple[Figures, ...]:
     """Return the hull of GFLOP/s and GFLOP/s/W (their Figure 5); () where there is none."""
-    from scipy.spatial import ConvexHull, QhullError
-
     known = [f for f in figures if math.isfinite(f.gflops)]
     if len(known) < 3:
         return ()
-    points = np.array([(f.gflops, f.gflops_per_w) for f in known])
-    try:
-        order = list(ConvexHull(points / points.max(axis=0)).vertices)
-    except QhullError:
+    points = [(f.gflops, f.gflops_per_w) for f in known]
+    # Two chains of Andrew's algorithm ("Another efficient algorithm for convex hulls", 1979).
+    order = sorted(range(len(points)), key=points.__getitem__)
+    hull = [*_chain(points, order), *_chain(points, order[::-1])]
+    if len(hull) < 3:
         return ()
-    begin = max(range(len(order)), key=lambda n: points[order[n]][1])
-    return tuple(known[n] for n in (*order[begin:], *order[:begin]))
+    begin = max(range(len(hull)), key=lambda n: points[hull[n]][1])
+    return tuple(known[n] for n in (*hull[begin:], *hull[:begin]))
+
+
+def _chain(points: Sequence[tuple[float, float]], order: Sequence[int]) -> list[int]:
+    """Return the corners of the hull along an order of the points, but the last."""
+    found: list[int] = []
+    for n in order:
+        while len(found) > 1 and _turn(points[found[-2]], points[found[-1]], points[n]) <= 0:
+            found.pop()
+        found.append(n)
+    return found[:-1]
 
 
 def _spreads(figures: Sequence[Figures]) -> tuple[Spread, ...]:
@@ -392,11 +402,9 @@ def _correlation(metric: str, target: str, pairs: Sequence[tuple[float, float]])
     The interval is by Fisher's z with the variance (1 + rho^2 / 2) / (n - 3) (Bonett and Wright, "Sample size
     requirements for estimating Pearson, Kendall and Spearman correlations", 2000).
     """
-    from scipy.stats import spearmanr
-
     if len(pairs) < _FEWEST or len({v for v, _ in pairs}) < 2 or len({t for _, t in pairs}) < 2:
         return None
-    rho = float(spearmanr([v for v, _ in pairs], [t for _, t in pairs]).statistic)
+    rho = rank_correlation([v for v, _ in pairs], [t for _, t in pairs])
     half = COVERAGE_FACTOR * math.sqrt((1 + rho**2 / 2) / (len(pairs) - 3))
     middle = math.atanh(min(max(rho, -1 + 1e-12), 1 - 1e-12))
     low, high = math.tanh(middle - half), math.tanh(middle + half)
@@ -422,8 +430,6 @@ def _splits(
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float, float]:
     """Return the ratio of geometric means and its 95% interval, by Welch's t of the logarithms."""
-    from scipy.special import stdtrit
-
     logs = np.log(above), np.log(below)
     middle = logs[0].mean() - logs[1].mean()
     terms = [one.var(ddof=1) / len(one) for one in logs]
@@ -431,7 +437,7 @@ def _ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float
     if not error:
         return (float(np.exp(middle)),) * 3
     freedom = sum(terms) ** 2 / sum(t**2 / (len(one) - 1) for t, one in zip(terms, logs, strict=True))
-    half = error * float(stdtrit(freedom, 0.975))
+    half = error * student_quantile(freedom)
     return float(np.exp(middle)), float(np.exp(middle - half)), float(np.exp(middle + half))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import median
 
+from ptxbench.core.distributions import rank_correlation
 from ptxbench.tune.estimate import COOL_C, EnergyModel
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.problem import KernelProblem
@@ -259,12 +260,10 @@ def _power_s(trial: Trial) -> float:
 
 def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
     """Return the rank correlation; NaN where one side is constant."""
-    from scipy.stats import spearmanr
-
     left, right = zip(*pairs, strict=True)
     if len(set(left)) < 2 or len(set(right)) < 2:
         return math.nan
-    return float(spearmanr(left, right).statistic)
+    return rank_correlation(left, right)
 
 
 def _rank_correlation(trials: Sequence[Trial]) -> float:

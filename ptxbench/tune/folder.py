@@ -21,7 +21,7 @@ from typing import Self
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.printable import render_csv
-from ptxbench.core.toolchain import tool_version
+from ptxbench.core.toolchain import assembler_name
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.settled import SourceCheck, judge_compared
 from ptxbench.experiment.sensor_choice import board_sensor
@@ -77,9 +77,7 @@ def tuning_manifest(
     gpu: Gpu, problem: Problem | KernelProblem, options: BenchOptions, model: str
 ) -> TuningManifest:
     """Return the manifest of tuning that begins now, on this host."""
-    part = TuningPart(
-        problem=problem, options=options, model=model, assembler=f"ptxas {tool_version('ptxas')}"
-    )
+    part = TuningPart(problem=problem, options=options, model=model, assembler=assembler_name())
     return new_manifest(Kind.TUNING, part, (gpu.info,), gpu.sensors)
 
 

@@ -12,7 +12,14 @@ from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import RefusedModuleError
-from ptxbench.core.toolchain import nvcc_commands, preprocess, run_tool, tool_folder, tool_version
+from ptxbench.core.toolchain import (
+    assembler_name,
+    nvcc_commands,
+    preprocess,
+    run_tool,
+    tool_folder,
+    tool_version,
+)
 from ptxbench.tune.cubin_cache import cached
 from ptxbench.tune.expression import Value
 from ptxbench.tune.spec import Source
@@ -67,8 +74,8 @@ class VariantSource:
             return assemble_ptx(ptx, self.target, OptLevel.O3).image
 
         seen = self.key or hashlib.sha256(self.code).hexdigest()
-        image = cached(_digest(seen, self.target, tool_version("ptxas")), make)
-        return Cubin(image, self.target, OptLevel.O3, f"ptxas {tool_version('ptxas')}")
+        image = cached(_digest(seen, self.target, assembler_name()), make)
+        return Cubin(image, self.target, OptLevel.O3, assembler_name())
 
 
 def variant_source(source: Source, values: Mapping[str, Value], target: str) -> VariantSource:

@@ -229,6 +229,25 @@ def test_a_missing_tool_is_one_line_with_the_cure(capsys, monkeypatch, tmp_path)
         toolchain.tool_path.cache_clear()
 
 
+def test_the_library_in_the_place_of_ptxas_passes_on_hopper_and_says_what_it_lacks_elsewhere(
+    capsys, monkeypatch
+):
+    toolchain.tool_path.cache_clear()
+    toolchain.tool_version.cache_clear()
+    monkeypatch.setitem(toolchain._WHEELS, "ptxas", {"nvidia-nvjitlink": "libnvJitLink.so"})
+    rows = ["fma.rn.f32", "div.rn.f32", "call.uni", "brx.idx", "--no-cache"]
+    try:
+        assert run(["verify", *rows, "--target", "sm_90a"]) == 0
+        assert "note" not in capsys.readouterr().err
+        assert run(["verify", *rows, "--target", "sm_80"]) == 1
+        captured = capsys.readouterr()
+        assert "div.rn.f32" in captured.out
+        assert re.search(r"note: nvJitLink 13\.0\.\d+ calls .*'pip install \"nvidia-cuda-nvcc", captured.err)
+    finally:
+        toolchain.tool_path.cache_clear()
+        toolchain.tool_version.cache_clear()
+
+
 def test_gpus_without_a_driver_lists_the_simulated_ones_and_says_why(capsys, monkeypatch):
     def no_driver():
         raise GpuError("no driver here")

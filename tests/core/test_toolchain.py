@@ -37,6 +37,32 @@ def test_the_wheel_comes_before_path(on_path, monkeypatch):
     monkeypatch.undo()
     toolchain.tool_path.cache_clear()
     assert "nvidia" in toolchain.tool_path("ptxas").parts
+    toolchain.tool_version.cache_clear()
+    assert toolchain.assembler_name().startswith("ptxas 13.0.")
+
+
+@pytest.fixture
+def library_alone(monkeypatch):
+    """Hide the wheel that has ptxas."""
+    monkeypatch.setitem(toolchain._WHEELS, "ptxas", {"nvidia-nvjitlink": toolchain._LIBRARY})
+
+
+def test_the_library_is_there_where_ptxas_is_not(library_alone):
+    assert toolchain.assembler_name().startswith("nvJitLink 13.0.")
+
+
+def test_ptxas_of_a_toolkit_has_its_own_name(on_path):
+    on_path("echo 'release 12.4, V12.4.131'")
+    assert toolchain.assembler_name() == "ptxas 12.4.131"
+
+
+def test_the_library_says_the_line_and_leaves_nothing_behind(library_alone, tmp_path):
+    (tmp_path / "module.ptx").write_text(".version 8.0\n.target sm_90a\n.address_size 64\nbogus;\n")
+    with pytest.raises(RefusedModuleError, match=r"^ptxas failed: ptxas .*, line 4; fatal   : .*bogus"):
+        toolchain.run_tool("ptxas", ["-arch=sm_90a", "-O3", "module.ptx", "-o", "module.cubin"], tmp_path)
+    with pytest.raises(RefusedModuleError, match=r"^ptxas failed: fatal   : .*compute_1"):
+        toolchain.run_tool("ptxas", ["-arch=sm_1", "-O3", "module.ptx", "-o", "module.cubin"], tmp_path)
+    assert not (tmp_path / "module.cubin").exists()
 
 
 @pytest.mark.parametrize("tool", ["ptxas", "nvdisasm"])
@@ -44,7 +70,7 @@ def test_a_missing_tool_names_the_wheel_and_the_cure(monkeypatch, tmp_path, tool
     monkeypatch.setattr(toolchain, "files", lambda _wheel: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        ToolError, match=rf"^{tool} not found: .*nvidia-cuda-.*'pip install .*nvidia-cuda-nvdisasm'"
+        ToolError, match=rf"^{tool} not found: .*nvidia-.*'pip install .*nvidia-cuda-nvdisasm'"
     ):
         toolchain.tool_path(tool)
 

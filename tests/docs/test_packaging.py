@@ -1,10 +1,13 @@
 """What an installation holds is what its commands need."""
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
-from ptxbench.core.toolchain import _WHEELS
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -12,7 +15,60 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def test_a_plain_installation_assembles_and_disassembles():
     names = {re.split(r"[<>=; ]", requirement)[0] for requirement in PROJECT["dependencies"]}
-    assert names >= set(_WHEELS.values())
+    assert names >= {"nvidia-nvjitlink", "nvidia-cuda-nvdisasm"}
+    assert names.isdisjoint({"scipy", "pandas", "matplotlib", "nvidia-cuda-nvcc"}), "over 400 MB"
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """Run a command as in a plain installation, without SciPy and pandas."""
+    for name in ("scipy", "pandas"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name={name!r})\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "ptxbench", *words],
+            env=os.environ | {"PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+        )
+
+    return run
+
+
+KERNEL = ("tests/model/kernels/elementwise.ptx", "--grid", "1056", "--block", "256", "--trips", "0=4096")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cost", "fma.rn.f32"],
+        ["show", "fma.rn.f32"],
+        ["verify", "fma.rn.f32", "--target", "sm_90a"],
+        ["estimate", *KERNEL, "--table", "h200"],
+        ["report", "--opcodes", "h200"],
+        ["roofline", "show", "results/nvidia-h100/roofline/f32-levels"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_plain_installation_looks_up(plain, words):
+    done = plain(*words)
+    assert (done.returncode, done.stderr.count("scipy")) == (0, 0), done.stderr
+
+
+def test_a_plain_installation_measures_on_the_simulated_gpu(plain, tmp_path):
+    words = ("--gpu", "simulated", "--opt-level", "O3", "--out", str(tmp_path / "run"))
+    done = plain("table", "fma.rn.f32", *words)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "table.csv").exists()
+
+
+def test_what_needs_more_says_so_in_one_line(plain):
+    done = plain("run", "--gpu", "simulated", "--out", "never", "--", "true")
+    assert done.returncode == 2
+    assert re.fullmatch(r"ptxbench: error: this needs scipy, .*-m pip install scipy'\n", done.stderr)
 
 
 def test_make_table_installs_what_the_plots_of_the_readme_need():

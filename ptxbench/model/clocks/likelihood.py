@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import fdtri
+
+from ptxbench.core.distributions import student_quantile
 
 Float = npt.NDArray[np.float64]
 
@@ -163,7 +164,7 @@ class Profile:
     @property
     def limit(self) -> float:
         """Sum of squares up to which a curve is within the 95% region (F test)."""
-        return self.least * (1 + float(fdtri(1, self.freedom, 0.95)) / self.freedom)
+        return self.least * (1 + student_quantile(self.freedom) ** 2 / self.freedom)
 
     def ridge_interval(self) -> tuple[float, float]:
         """Return the 95% interval of the ridge point, over the highest clock."""

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.core.bounds import positive
+from ptxbench.core.distributions import f_tail, student_quantile
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ
@@ -322,8 +323,6 @@ class _Fit:
     @classmethod
     def of(cls, samples: Sequence[PowerSample]) -> _Fit:
         """Fit them."""
-        from scipy.special import fdtrc
-
         arrays = _arrays(samples)
         linear, quadratic = Profile.of(arrays, LINEAR), Profile.of(arrays, QUADRATIC)
         gained = max(0.0, linear.least / quadratic.least - 1) * quadratic.freedom
@@ -332,7 +331,7 @@ class _Fit:
             line=Line.of(arrays),
             linear=linear,
             quadratic=quadratic,
-            linear_probability=float(fdtrc(1, quadratic.freedom, gained)),
+            linear_probability=f_tail(1, quadratic.freedom, gained),
             misfit_probability=quadratic.misfit_probability(),
         )
 
@@ -353,9 +352,7 @@ class _Fit:
     @property
     def outcome(self) -> _Outcome:
         """Where the ridge lies."""
-        from scipy.special import stdtrit
-
-        factor = float(stdtrit(len(self.samples.clocks) - 2, 0.975))
+        factor = student_quantile(len(self.samples.clocks) - 2)
         idle_error_w, slope_error_w = self.line.errors
         is_flat = self.voltage is Voltage.FLAT
         if self.line.slope_w <= factor * slope_error_w:

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.core.bounds import positive
+from ptxbench.core.distributions import student_quantile
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
 from ptxbench.model.roofline.equations import RooflineMachine
@@ -146,12 +147,10 @@ class RooflineFit:
 
     def _estimate(self, amounts: Mapping[str, float]) -> Estimate:
         """Return the sum of so much of each coefficient, with its 95% interval."""
-        from scipy.special import stdtrit
-
         places = [self._place(name) for name in amounts]
         many = np.array(list(amounts.values()))
         variance = float(many @ self.covariance[np.ix_(places, places)] @ many)
-        width = float(stdtrit(self.degrees_of_freedom, 0.975)) * math.sqrt(variance)
+        width = student_quantile(self.degrees_of_freedom) * math.sqrt(variance)
         return Estimate(float(many @ self.values[places]), width)
 
     def machine(
