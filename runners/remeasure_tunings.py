@@ -30,7 +30,8 @@ from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
-from ptxbench.tune.trial import Settled, Trial
+from ptxbench.tune.outcome import Settled
+from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem, Variant
 
 KEPT = Path(__file__).parents[1] / "results" / "nvidia-h100" / "tunings"

@@ -62,7 +62,7 @@ def forget_catalogue() -> None:
     load_named.cache_clear()
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
     """Return the rows of these names, in catalogue order, without unknown names.
 
@@ -100,6 +100,10 @@ def find_instruction(name: str) -> Instruction:
     """
     import difflib
 
+    # A name of a user's own may be one of ours, which reading all finds out.
+    found = {} if OWN_FILES else load_named(frozenset({name}))
+    if name in found:
+        return found[name]
     catalogue = {row.name: row for row in load_catalogue()}
     if name in catalogue:
         return catalogue[name]

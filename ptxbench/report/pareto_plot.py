@@ -12,7 +12,8 @@ from ptxbench.report.figure import new_figure, save, title
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
-from ptxbench.tune.trial import Settled, Trial
+from ptxbench.tune.outcome import Settled
+from ptxbench.tune.trial import Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,8 @@ from ptxbench.report.web_page import render_page
 from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
 from ptxbench.tune.evaluate import FEW, choices, quality, ranking
 from ptxbench.tune.folder import TuningManifest
-from ptxbench.tune.trial import Settled, Trial, TrialStatus
+from ptxbench.tune.outcome import Settled, TrialStatus
+from ptxbench.tune.trial import Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,8 +16,9 @@ from ptxbench.model.opcodes import opcode_class
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
+from ptxbench.tune.outcome import Settled, at_limit
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.trial import Settled, Trial, at_limit
+from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import PARAMETERS, Problem
 
 # Under so many variants a rank correlation has no interval.

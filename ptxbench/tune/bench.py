@@ -28,8 +28,9 @@ from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
 from ptxbench.tune.kernel import Refused
+from ptxbench.tune.outcome import Settled, TrialStatus
 from ptxbench.tune.subject import Built, Subject
-from ptxbench.tune.trial import Settled, Trial, TrialStatus
+from ptxbench.tune.trial import Trial
 
 # A short timing lasts so long, or one launch where that lasts longer.
 _TIMING_S = 0.004
@@ -101,10 +102,10 @@ class Bench:
         """Return what is known of a variant that has not run: its work, modelled time and energy."""
         if isinstance(built, Refused):
             return Trial(
-                built.variant,
-                TrialStatus.REFUSED,
-                built.reason,
-                Correct.UNCHECKED,
+                variant=built.variant,
+                status=TrialStatus.REFUSED,
+                reason=built.reason,
+                correct=Correct.UNCHECKED,
                 build_wall_s=build_wall_s,
                 settings=settings,
             )

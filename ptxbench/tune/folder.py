@@ -36,8 +36,9 @@ from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.library import LibraryTrial
+from ptxbench.tune.outcome import Settled
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.trial import Settled, Trial
+from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem, Variant
 
 _TRIALS, VARIANTS = "trials.jsonl", "variants.csv"

@@ -21,7 +21,8 @@ from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import require_no_run
 from ptxbench.tune.check import Correct
 from ptxbench.tune.folder import IN_HAND, InHand, TuningFolder
-from ptxbench.tune.trial import Trial, TrialStatus
+from ptxbench.tune.outcome import TrialStatus
+from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuned, Tuning, tune
 
 
@@ -79,7 +80,15 @@ def _blame_in_progress(path: Path, reason: str, status: TrialStatus) -> str:
     try:
         if held.name in folder.trials and not held.before:
             return ""
-        folder.add(Trial(held.variant, status, reason, Correct.UNCHECKED, settings=held.settings))
+        folder.add(
+            Trial(
+                variant=held.variant,
+                status=status,
+                reason=reason,
+                correct=Correct.UNCHECKED,
+                settings=held.settings,
+            )
+        )
     finally:
         folder.close()
     return held.name

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from ptxbench.tune.expression import Value
 from ptxbench.tune.folder import TuningManifest
-from ptxbench.tune.trial import Trial, TrialStatus
+from ptxbench.tune.outcome import TrialStatus
+from ptxbench.tune.trial import Trial
 
 # Kernel Tuner's names of what a configuration failed by.
 _FAILED = {TrialStatus.REFUSED: "CompilationFailedConfig"}

@@ -20,7 +20,7 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.check import product_of
 from ptxbench.tune.kernel import KINDS, operand_matrices
-from ptxbench.tune.trial import Settled, at_limit
+from ptxbench.tune.outcome import Settled, at_limit
 from ptxbench.tune.variant import Op, Problem
 
 CUBLAS = "cublas"

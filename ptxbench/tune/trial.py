@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from typing import ClassVar
 
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.energy.gate.source import Comparison, joined
 from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import EnergyModel, OpcodeCount, Work, work_by_tiles
+from ptxbench.tune.outcome import PowerOutcome, Settled
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.repeats import Measured, together
 from ptxbench.tune.variant import Problem, Variant
 
 _NAN = math.nan
-
-
-class TrialStatus(StrEnum):
-    """How a trial ended."""
-
-    OK = "ok"
-    REFUSED = "refused"
-    WRONG = "wrong_result"
-    LAUNCH_FAILED = "launch_failed"
-    NO_POWER = "no_power"
-    NOT_SETTLED = "not_settled"
-    PRUNED = "pruned"
-    HUNG = "hung"
-
-
-class Settled(StrEnum):
-    """Whether clock and power had settled where the power limit or heat held the clock down."""
-
-    YES = "yes"
-    NO = "no"
-    UNTESTED = "untested"
 
 
 _NEVER_NEGATIVE = (
@@ -60,28 +37,12 @@ _NEVER_NEGATIVE = (
 )
 
 
-def at_limit(capped: bool, settled: Settled) -> str:
-    """Return what tables say of a measurement at the power limit, "-" for nothing.
-
-    Args:
-        capped: Whether the power limit or heat held the clock down.
-        settled: Whether clock and power had settled.
-    """
-    if settled is Settled.NO:
-        return "not settled"
-    if not capped:
-        return "-"
-    return "capped" if settled is Settled.YES else "capped, untested"
-
-
-@dataclass(frozen=True)
-class Trial:
+@dataclass(frozen=True, kw_only=True)
+class Trial(PowerOutcome):
     """One variant on one problem; NaN where nothing was measured or estimated.
 
     Attributes:
         variant: Its parameters.
-        status: How it ended.
-        reason: One sentence where `status` is not OK.
         correct: Whether its results are right.
         cubin_sha256: Hash of its machine code; "" where there is none.
         registers: Registers a thread; 0 where there is no kernel.
@@ -92,16 +53,12 @@ class Trial:
         modelled_s: Time of one launch by the model.
         time_s: Time of one launch, timed briefly.
         steady_s: Time of one launch while power was read, which the power cap may lengthen.
-        power_w: Power of launches back to back.
-        power_error_w: Standard error of it.
-        energy_j: Energy of one launch: power_w x steady_s.
         estimated_j: Energy by the estimator, with the briefest time that is known.
         estimated_low_j: Lower end of its 95% interval.
         estimated_high_j: Upper end.
         estimated_s: Time that the estimate is for, which the power cap may lengthen.
         clock_mhz: SM clock of the launches, or where it is not known right after them.
         temperature_c: Temperature of the GPU.
-        capped: Whether the power cap or heat held the clock down, or power was over the cap without that.
         build_wall_s: Host time to assemble and to disassemble.
         check_wall_s: Host time of the check.
         timing_wall_s: Host time of the short timing.
@@ -112,15 +69,12 @@ class Trial:
         settings: What clocks and power limit were set for it.
         source_key: Hash of the files and flags that its code follows from beside the problem (see
             `Subject.source_key`).
-        settled: Whether clock and power had settled; tunings of before this was tested do not say it.
-        note: What must be said of its power; "" for nothing.
-        compared: Its power source beside the energy counter.
-        energies_j: Energy of each measurement where there were several; `energy_j` is their median.
     """
 
+    _TIME: ClassVar[str] = "steady_s"
+    _WALL: ClassVar[str] = "power_wall_s"
+
     variant: Variant | Configuration
-    status: TrialStatus
-    reason: str
     correct: Correct
     cubin_sha256: str = ""
     registers: int = 0
@@ -131,16 +85,12 @@ class Trial:
     modelled_s: float = _NAN
     time_s: float = _NAN
     steady_s: float = _NAN
-    power_w: float = _NAN
-    power_error_w: float = _NAN
-    energy_j: float = _NAN
     estimated_j: float = _NAN
     estimated_low_j: float = _NAN
     estimated_high_j: float = _NAN
     estimated_s: float = _NAN
     clock_mhz: float = _NAN
     temperature_c: float = _NAN
-    capped: bool = False
     build_wall_s: float = _NAN
     check_wall_s: float = _NAN
     timing_wall_s: float = _NAN
@@ -150,10 +100,6 @@ class Trial:
     sampled: bool = False
     settings: GpuSettings = UNSET
     source_key: str = ""
-    settled: Settled = Settled.UNTESTED
-    note: str = ""
-    compared: Comparison | None = None
-    energies_j: tuple[float, ...] = ()
 
     @property
     def name(self) -> str:
@@ -174,19 +120,9 @@ class Trial:
         return ""
 
     @property
-    def ok(self) -> bool:
-        """Whether its figures count."""
-        return self.status is TrialStatus.OK
-
-    @property
     def settled_at_limit(self) -> Settled:
         """Whether clock and power had settled; below the power limit they do."""
         return self.settled if self.capped else Settled.YES
-
-    @property
-    def at_limit(self) -> str:
-        """What tables say of it at the power limit."""
-        return at_limit(self.capped, self.settled)
 
     @property
     def best_energy_j(self) -> float:
@@ -230,37 +166,6 @@ class Trial:
         if isinstance(self.variant, Variant) and isinstance(problem, Problem):
             return work_by_tiles(self.variant, self.executed, problem)
         return Work.of_bytes(self.executed, self.l2_bytes, self.dram_bytes)
-
-    def without_power(self, reason: str) -> Trial:
-        """Return the trial without the power that was read, which is not believed."""
-        return replace(
-            self,
-            status=TrialStatus.NO_POWER,
-            reason=reason,
-            power_w=_NAN,
-            power_error_w=_NAN,
-            energy_j=_NAN,
-        )
-
-    @property
-    def measured(self) -> Measured:
-        """Its energy and time as they were measured."""
-        return Measured(self.energy_j, self.steady_s, self.power_error_w)
-
-    def repeated(self, before: Sequence[Trial]) -> Trial:
-        """Return this measurement of the variant together with those before it."""
-        every = (*before, self)
-        one = together([trial.measured for trial in every])
-        return replace(
-            self,
-            steady_s=one.time_s,
-            power_w=one.power_w,
-            power_error_w=one.power_error_w,
-            energy_j=one.energy_j,
-            energies_j=tuple(trial.energy_j for trial in every),
-            compared=joined([trial.compared for trial in every if trial.compared]),
-            power_wall_s=sum(trial.power_wall_s for trial in every),
-        )
 
     def flops_of(self, problem: Problem | KernelProblem) -> float:
         """Return the floating-point operations of one launch, NaN where nobody says them."""

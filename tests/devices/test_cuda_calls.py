@@ -10,8 +10,8 @@ from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import Kernel, build_kernel
+from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.space import search_space
-from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.variant import DType, Problem
 
 pytestmark = pytest.mark.gpu

@@ -16,7 +16,8 @@ from ptxbench.tune.candidate import UNSET
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import EnergyRange, OpcodeCount, Work
 from ptxbench.tune.kernel import Kernel, build_kernel
-from ptxbench.tune.trial import Trial, TrialStatus
+from ptxbench.tune.outcome import TrialStatus
+from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import DType, Problem, Variant
 
 SMALL = Problem(DType.F32, 256, 256, 256)

@@ -21,7 +21,7 @@ from ptxbench.tune.evaluate import choices
 from ptxbench.tune.folder import tuning_manifest
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import Goal, Objective
-from ptxbench.tune.trial import Settled, TrialStatus
+from ptxbench.tune.outcome import Settled, TrialStatus
 
 POINTS = st.lists(st.tuples(st.floats(1e-4, 1e-2), st.floats(0.1, 10)), min_size=1, max_size=30)
 

@@ -15,8 +15,8 @@ from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.folder import TuningFolder, tuning_manifest
 from ptxbench.tune.isolate import search_work
+from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.trial import TrialStatus
 
 HANG = "import time; time.sleep(600)"
 BREAK = "import os; os.abort()"
@@ -98,9 +98,10 @@ def test_a_process_that_ended_after_its_variant_was_kept_is_followed_by_another(
         "from pathlib import Path; from ptxbench.tune.folder import TuningFolder;"
         "from ptxbench.tune.configuration import Configuration; from ptxbench.tune.check import Correct;"
         "from ptxbench.tune.candidate import Candidate;"
-        "from ptxbench.tune.trial import Trial, TrialStatus;"
+        "from ptxbench.tune.outcome import TrialStatus; from ptxbench.tune.trial import Trial;"
         f"held = TuningFolder.reopen(Path({str(folder)!r})); v = Configuration.of({{'BLOCK': 9}});"
-        "held.add(Trial(v, TrialStatus.OK, '', Correct.YES)); held.begin(Candidate(v)); import os; os.abort()"
+        "held.add(Trial(variant=v, status=TrialStatus.OK, correct=Correct.YES));"
+        "held.begin(Candidate(v)); import os; os.abort()"
     )
     code, said = run(folder, keep, END, in_hand=False)
     assert (code, said) == (0, ["the process ended; going on"])

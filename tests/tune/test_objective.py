@@ -12,7 +12,7 @@ from tune.fakes_tune import SMALL, FlatModel, trial
 
 from ptxbench.tune.evaluate import estimated_again, quality
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
-from ptxbench.tune.trial import TrialStatus
+from ptxbench.tune.outcome import TrialStatus
 
 FAST = trial(1, time_s=1.0e-3, energy_j=0.60)
 EVEN = trial(2, time_s=1.2e-3, energy_j=0.46)

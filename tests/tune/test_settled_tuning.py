@@ -27,10 +27,11 @@ from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import Kernel, build_kernel
 from ptxbench.tune.library import Product, measure_library
 from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.outcome import Settled, TrialStatus
 from ptxbench.tune.repeats import Measured, measure_again, together
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import load_spec
-from ptxbench.tune.trial import Settled, Trial, TrialStatus
+from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuned, Tuning, tune
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import DType, Problem

@@ -20,9 +20,9 @@ from ptxbench.tune.folder import VARIANTS, TuningFolder, tuning_manifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import Kernel, Refused, build_kernel
 from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.search import Evaluator, search_by_estimate
 from ptxbench.tune.space import load_axes, search_space
-from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.variant import DType, Form, Problem, Variant
 

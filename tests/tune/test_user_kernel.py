@@ -29,9 +29,9 @@ from ptxbench.tune.evaluate import ranking
 from ptxbench.tune.folder import VARIANTS, TuningFolder, tuning_manifest
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.search import Evaluator, search_by_estimate
 from ptxbench.tune.spec_file import load_spec, read_spec
-from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.user_kernel import BuiltKernel, UserKernel
 

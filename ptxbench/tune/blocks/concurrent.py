@@ -6,11 +6,11 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu
-from ptxbench.energy.gate.source import Comparison, joined
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
@@ -18,91 +18,32 @@ from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.blocks.search import BlockVariant
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.repeats import Measured, together
-from ptxbench.tune.trial import Settled, TrialStatus, at_limit
+from ptxbench.tune.outcome import PowerOutcome, Settled, TrialStatus
 from ptxbench.tune.user_kernel import UserKernel
 
 _NAN = math.nan
 
 
-@dataclass(frozen=True)
-class ConcurrentTrial:
+@dataclass(frozen=True, kw_only=True)
+class ConcurrentTrial(PowerOutcome):
     """One variant of each kernel, run at once; NaN where nothing was measured.
 
     Attributes:
         variants: One for each kernel.
         clock_mhz: SM clock that was set; 0: none was.
-        status: How it ended.
-        reason: One sentence where `status` is not OK.
         time_s: Time of a round, in which every kernel runs once, while power was read.
         kernel_s: When each kernel ended after the beginning of a round.
-        power_w: Power of rounds back to back.
-        power_error_w: Standard error of it.
-        energy_j: Energy of a round: power_w x time_s.
-        capped: Whether the power cap or heat held the clock down.
         wall_s: Host time of all of it.
-        settled: Whether clock and power had settled.
-        note: What must be said of the power; "" for nothing.
-        compared: Its power source beside the energy counter.
-        energies_j: Energy of each measurement where there were several; `energy_j` is their median.
     """
+
+    _TIME: ClassVar[str] = "time_s"
+    _WALL: ClassVar[str] = "wall_s"
 
     variants: tuple[Configuration, ...]
     clock_mhz: int
-    status: TrialStatus
-    reason: str = ""
     time_s: float = _NAN
     kernel_s: tuple[float, ...] = ()
-    power_w: float = _NAN
-    power_error_w: float = _NAN
-    energy_j: float = _NAN
-    capped: bool = False
     wall_s: float = _NAN
-    settled: Settled = Settled.UNTESTED
-    note: str = ""
-    compared: Comparison | None = None
-    energies_j: tuple[float, ...] = ()
-
-    @property
-    def measured(self) -> Measured:
-        """Its energy and time as they were measured."""
-        return Measured(self.energy_j, self.time_s, self.power_error_w)
-
-    def repeated(self, before: Sequence[ConcurrentTrial]) -> ConcurrentTrial:
-        """Return this run together with those of the same variants before it."""
-        every = (*before, self)
-        one = together([trial.measured for trial in every])
-        return replace(
-            self,
-            time_s=one.time_s,
-            power_w=one.power_w,
-            power_error_w=one.power_error_w,
-            energy_j=one.energy_j,
-            energies_j=tuple(trial.energy_j for trial in every),
-            compared=joined([trial.compared for trial in every if trial.compared]),
-            wall_s=sum(trial.wall_s for trial in every),
-        )
-
-    def without_power(self, reason: str) -> ConcurrentTrial:
-        """Return the run without the power that was read, which is not believed."""
-        return replace(
-            self,
-            status=TrialStatus.NO_POWER,
-            reason=reason,
-            power_w=_NAN,
-            power_error_w=_NAN,
-            energy_j=_NAN,
-        )
-
-    @property
-    def at_limit(self) -> str:
-        """What tables say of it at the power limit."""
-        return at_limit(self.capped, self.settled)
-
-    @property
-    def ok(self) -> bool:
-        """Whether its figures count."""
-        return self.status is TrialStatus.OK
 
     @property
     def name(self) -> str:
@@ -161,7 +102,9 @@ class ConcurrentBench:
             GpuError: The GPU stopped answering.
         """
         began_s = self._wall_s()
-        trial = ConcurrentTrial(tuple(one.variant for one in variants), clock_mhz, TrialStatus.OK)
+        trial = ConcurrentTrial(
+            variants=tuple(one.variant for one in variants), clock_mhz=clock_mhz, status=TrialStatus.OK
+        )
         try:
             for number, one in enumerate(variants):
                 if why := self._fault(number, one):

@@ -20,8 +20,8 @@ from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concur
 from ptxbench.tune.blocks.search import block_variants, default_block
 from ptxbench.tune.blocks.table import BlockCase, block_rows
 from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.spec_file import load_spec
-from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import DType, Problem

@@ -25,8 +25,8 @@ from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.folder import VARIANTS, TuningFolder
 from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.spec_file import load_spec
-from ptxbench.tune.trial import TrialStatus
 from ptxbench.tune.tuning import Tuning, tune
 
 ENERGY = Goal(Objective.ENERGY)

@@ -1,0 +1,120 @@
+"""What the power of one try of a kernel came to, and several tries of it taken together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, ClassVar, Self
+
+from ptxbench.energy.gate.source import Comparison, joined
+from ptxbench.tune.repeats import Measured, together
+
+
+class TrialStatus(StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    WRONG = "wrong_result"
+    LAUNCH_FAILED = "launch_failed"
+    NO_POWER = "no_power"
+    NOT_SETTLED = "not_settled"
+    PRUNED = "pruned"
+    HUNG = "hung"
+
+
+class Settled(StrEnum):
+    """Whether clock and power had settled where the power limit or heat held the clock down."""
+
+    YES = "yes"
+    NO = "no"
+    UNTESTED = "untested"
+
+
+def at_limit(capped: bool, settled: Settled) -> str:
+    """Return what tables say of a measurement at the power limit, "-" for nothing.
+
+    Args:
+        capped: Whether the power limit or heat held the clock down.
+        settled: Whether clock and power had settled.
+    """
+    if settled is Settled.NO:
+        return "not settled"
+    if not capped:
+        return "-"
+    return "capped" if settled is Settled.YES else "capped, untested"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerOutcome:
+    """The power that was read while something ran; NaN where nothing was measured.
+
+    Attributes:
+        status: How it ended.
+        reason: One sentence where `status` is not OK.
+        power_w: Power of launches back to back.
+        power_error_w: Standard error of it.
+        energy_j: Energy of one launch, or of one round: `power_w` times its time.
+        capped: Whether the power limit or heat held the clock down, or power was over the limit without that.
+        settled: Whether clock and power had settled; tunings of before this was tested do not say it.
+        note: What must be said of its power; "" for nothing.
+        compared: Its power source beside the energy counter.
+        energies_j: Energy of each measurement where there were several; `energy_j` is their median.
+    """
+
+    # Names of the attributes that hold the time which goes with the power, and the host's time for it.
+    _TIME: ClassVar[str]
+    _WALL: ClassVar[str]
+
+    status: TrialStatus
+    reason: str = ""
+    power_w: float = math.nan
+    power_error_w: float = math.nan
+    energy_j: float = math.nan
+    capped: bool = False
+    settled: Settled = Settled.UNTESTED
+    note: str = ""
+    compared: Comparison | None = None
+    energies_j: tuple[float, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether its figures count."""
+        return self.status is TrialStatus.OK
+
+    @property
+    def at_limit(self) -> str:
+        """What tables say of it at the power limit."""
+        return at_limit(self.capped, self.settled)
+
+    @property
+    def measured(self) -> Measured:
+        """Its energy and time as they were measured."""
+        return Measured(self.energy_j, getattr(self, self._TIME), self.power_error_w)
+
+    def repeated(self, before: Sequence[Self]) -> Self:
+        """Return this measurement together with those of the same thing before it."""
+        every = (*before, self)
+        one = together([trial.measured for trial in every])
+        times: dict[str, Any] = {
+            self._TIME: one.time_s,
+            self._WALL: sum(getattr(trial, self._WALL) for trial in every),
+        }
+        return replace(
+            self,
+            power_w=one.power_w,
+            power_error_w=one.power_error_w,
+            energy_j=one.energy_j,
+            energies_j=tuple(trial.energy_j for trial in every),
+            compared=joined([trial.compared for trial in every if trial.compared]),
+            **times,
+        )
+
+    def without_power(self, reason: str) -> Self:
+        """Return it without the power that was read, which is not believed."""
+        nan = math.nan
+        return replace(
+            self, status=TrialStatus.NO_POWER, reason=reason, power_w=nan, power_error_w=nan, energy_j=nan
+        )
