@@ -1,18 +1,23 @@
-"""Names the modules of a PyTorch model, so that `ptxbench run` has a row for each.
+"""For PyTorch: modules with a row each in `ptxbench run`, and the profiler's traces with energy.
 
     import ptxbench.torch
 
     with ptxbench.torch.labelled(model):
         train(model)
 
-This module needs PyTorch, which it imports when a model is labelled.
+`labelled` needs PyTorch, which it imports when a model is labelled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ptxbench.attribute.replay.profile import Profile
 
 DEPTH = 2
 
@@ -51,6 +56,35 @@ def labelled(
             yield model
         finally:
             marks.end_all()
+
+
+def annotate(trace: Path | str, found: Profile | Path | str, out: Path | str) -> int:
+    """Write a trace of the PyTorch profiler with the energy of each kernel among its arguments.
+
+        with torch.profiler.profile() as profiler:
+            step()
+        profiler.export_chrome_trace("trace.json")
+        found = ptxbench.profile(step)
+        ptxbench.torch.annotate("trace.json", found, "energy.json.gz")
+
+    Kernels of a profile are found by name and launch shape, and have the energy of one launch. Those of
+    `ptxbench run` are found by name: they have its mean power, and the energy for their duration. Perfetto
+    and Chrome show the arguments of a kernel when it is selected.
+
+    Args:
+        trace: What `export_chrome_trace` wrote; .gz is unpacked.
+        found: What `ptxbench.profile` returned, the folder that it wrote, or that of `ptxbench run --out`.
+        out: The new file; .gz packs it.
+
+    Returns:
+        How many kernels got an energy.
+
+    Raises:
+        InputError: A file cannot be read or written, or is none of these.
+    """
+    from ptxbench.attribute import annotation
+
+    return annotation.annotate(trace, found, out)
 
 
 class _Marks:

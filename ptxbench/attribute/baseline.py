@@ -106,16 +106,26 @@ def read_report(path: Path) -> Rows:
     Raises:
         InputError: It cannot be read or is no such report.
     """
+    return _rows(read_energy(path))
+
+
+def read_energy(path: Path) -> dict[str, Any]:
+    """Return what an `energy.json` holds, or the one in a folder.
+
+    Raises:
+        InputError: It cannot be read or is no such report.
+    """
     file = path / "energy.json" if path.is_dir() else path
     data = read_bytes(file, "name an energy.json of `ptxbench run --out`, or its folder")
     try:
-        report = json.loads(data)
-        rows, is_early = _rows(report), report.get("exit_code", 0) is None
+        report: dict[str, Any] = json.loads(data)
+        _rows(report)
+        is_early = report.get("exit_code", 0) is None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{file} is no energy.json of `ptxbench run --out`") from error
     if is_early:
         raise InputError(f"{file} is of a run that was not kept to its end; name one that was")
-    return rows
+    return report
 
 
 def _rows(report: Mapping[str, Any]) -> Rows:

@@ -32,6 +32,7 @@ class _Options:
         opcodes: Print the energy of each SASS opcode instead, solved jointly from every kernel of the run.
         store: With --opcodes: solve the run's trials again, and keep the result in its folder.
         boards: Compare the boards of all runs below the folder instead.
+        flame: Of a profile: write stacks too, as .pb.gz (pprof), .speedscope.json, .collapsed, .hatchet.json.
     """
 
     runs: Annotated[tuple[Path, ...], Arg(metavar="RUN...")]
@@ -44,6 +45,7 @@ class _Options:
     opcodes: bool = False
     store: bool = False
     boards: bool = False
+    flame: Annotated[Path | None, Opt(metavar="FILE")] = None
     as_json: Json = False
 
 
@@ -136,6 +138,8 @@ def _report_no_table(options: _Options, form: str) -> bool:
         rooflines = [run for run, kind in zip(options.runs, kinds, strict=True) if kind is Kind.ROOFLINE]
         others = [run for run in options.runs if run not in rooflines]
         _report_rooflines(rooflines, others, form, options.plot, options.out)
+    elif options.flame is not None:
+        raise click.UsageError("--flame is for a profile of a step; `ptxbench run` has one of its own.")
     else:
         return False
     return True
@@ -173,19 +177,29 @@ def _report_profile(options: _Options, form: str) -> None:
     from ptxbench.attribute.replay.profile import profile_of
     from ptxbench.attribute.replay.replayed import ProfileFolder
     from ptxbench.attribute.replay.shown import document, text
+    from ptxbench.attribute.stack_formats import FORMATS, format_of
+    from ptxbench.attribute.stacks import profile_stacks
     from ptxbench.core.errors import InputError
     from ptxbench.report.text_table import output_width
+    from ptxbench.storage.atomic import write_bytes
     from ptxbench.storage.location import require_outside
 
     run, *others = options.runs
     if others:
         raise InputError(f"{run} is a profile of a step: report one at a time")
     if form not in ("text", "json") or options.plot is not None:
-        raise InputError(f"{run} is a profile of a step: it is printed as text, or by --json")
-    require_outside(run, options.out)
+        raise InputError(
+            f"{run} is a profile of a step: it is printed as text or by --json, and --flame writes stacks"
+        )
+    require_outside(run, options.out, options.flame)
+    if options.flame is not None:
+        format_of(options.flame)
     folder = ProfileFolder.open(run)
     with folder.recordings:
         found = profile_of(folder)
+    if options.flame is not None:
+        write_bytes(options.flame, FORMATS[format_of(options.flame)](profile_stacks(found)))
+        click.echo(f"ptxbench: wrote {options.flame}", err=True)
     width = output_width() if options.out is None else None
     _give(json.dumps(document(found), indent=1) if form == "json" else text(found, width), form, options.out)
     if not found.is_closed:

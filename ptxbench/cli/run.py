@@ -44,6 +44,7 @@ class _Options:
         kept: Report a run that --out kept; nothing runs.
         trace: Write kernels, power and clock for Perfetto; .gz packs it.
         html: Write the report as a page for a browser.
+        flame: Write stacks for flame graphs: .pb.gz (pprof), .speedscope.json, .collapsed, .hatchet.json.
         ncu: CSV of `ncu --csv --page raw` with the executed counts, for --table.
         baseline: An earlier energy.json, or its folder, to compare with.
         per: How many of a unit the command makes, such as token=4096; ptxbench.count says it from within.
@@ -59,6 +60,7 @@ class _Options:
     kept: Annotated[Path | None, Opt(metavar="RUN", flag="--from")] = None
     trace: Annotated[Path | None, Opt(metavar="FILE")] = None
     html: Annotated[Path | None, Opt(metavar="FILE")] = None
+    flame: Annotated[Path | None, Opt(metavar="FILE")] = None
     table: TableFolder = None
     ncu: Path | None = None
     baseline: Path | None = None
@@ -89,7 +91,7 @@ def command(options: _Options) -> int:
 
     _check_usage(options)
     _check_table(options.table, options.ncu)
-    _check_files(options.trace, options.html)
+    _check_files(options.trace, options.html, options.flame)
     out = options.out
     if out is not None:
         _make_folder(out)
@@ -121,7 +123,7 @@ def command(options: _Options) -> int:
             raise problem
     if out is not None:
         _keep(program, out)
-    _write(recorded, program, options.trace, options.html)
+    _write(recorded, program, options)
     exit_code = program.exit_code if options.kept is None else 0
     return exit_code or _compare(program, options.baseline, options.limit)
 
@@ -163,6 +165,10 @@ def _record(options: _Options) -> RecordedProgram:
 def _check_usage(options: _Options) -> None:
     """Refuse options that do not go together, and an earlier report that is none, before anything runs."""
     from ptxbench.attribute.baseline import read_report
+    from ptxbench.attribute.stack_formats import format_of
+
+    if options.flame is not None:
+        format_of(options.flame)
 
     spec, kept, baseline = options.spec, options.kept, options.baseline
     if (baseline is None) != (options.limit is None):
@@ -231,8 +237,9 @@ def _check_files(*paths: Path | None) -> None:
             raise click.UsageError(f"{path} exists already; name a new file.")
 
 
-def _write(recorded: RecordedProgram, program: ProgramEnergy, trace: Path | None, html: Path | None) -> None:
-    for path in (trace, html):
+def _write(recorded: RecordedProgram, program: ProgramEnergy, options: _Options) -> None:
+    trace, html, flame = options.trace, options.html, options.flame
+    for path in (trace, html, flame):
         # Before the command ran there was no such file.
         if path is not None and path.exists():
             raise InputError(
@@ -247,6 +254,12 @@ def _write(recorded: RecordedProgram, program: ProgramEnergy, trace: Path | None
         from ptxbench.storage.atomic import write_text
 
         write_text(html, page(recorded, program))
+    if flame is not None:
+        from ptxbench.attribute.stack_formats import FORMATS, format_of
+        from ptxbench.attribute.stacks import program_stacks
+        from ptxbench.storage.atomic import write_bytes
+
+        write_bytes(flame, FORMATS[format_of(flame)](program_stacks(recorded, program)))
 
 
 def _keep_recorded(recorded: RecordedProgram, out: Path) -> InputError | None:

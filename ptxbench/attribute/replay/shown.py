@@ -10,7 +10,7 @@ from ptxbench.attribute.replay.profile import Profile, ProfileRow
 from ptxbench.core.estimate import finite
 from ptxbench.core.status import Status
 from ptxbench.core.wrap import wrapped
-from ptxbench.devices.step import NodeType
+from ptxbench.devices.step import NodeType, StepNode
 from ptxbench.report.text_table import Column, Kind, render_table
 
 _LONGEST_NAME = 56
@@ -136,9 +136,7 @@ def _row_document(profile: Profile, row: ProfileRow) -> dict[str, Any]:
 
 
 def _cells(profile: Profile, row: ProfileRow) -> list[str]:
-    shape = ""
-    if row.kind is not None and row.kind.node.type is NodeType.KERNEL:
-        shape = " x ".join(",".join(map(str, _plain(of))) for of in (row.kind.node.grid, row.kind.node.block))
+    shape = launch_shape(row.kind.node) if row.kind is not None else ""
     status = str(row.status) + (f": {row.reason}" if row.reason else "")
     return [
         short_name(row.name) if row.kind is not None else row.name,
@@ -152,6 +150,13 @@ def _cells(profile: Profile, row: ProfileRow) -> list[str]:
         _number(row.power_w),
         status,
     ]
+
+
+def launch_shape(node: StepNode) -> str:
+    """Return grid and block of a kernel, "" of anything else."""
+    if node.type is not NodeType.KERNEL:
+        return ""
+    return " x ".join(",".join(map(str, _plain(of))) for of in (node.grid, node.block))
 
 
 def _plain(dimensions: tuple[int, int, int]) -> tuple[int, ...]:
