@@ -61,7 +61,7 @@ def command(options: _Options) -> None:
 
     Folders of `ptxbench roofline run` have a page of their own with --format html: interactive figures, with
     the runs side by side. `ptxbench roofline show` prints them. A folder that `ptxbench.profile` wrote is
-    printed as the kernels of its step, with their energies; where they do not add up, the exit code is 1.
+    printed as the kernels of its step, as text, json or html; where they do not add up, the exit code is 1.
 
     --opcodes says of each opcode whether the kernels determine its energy, with its standard error, and lists
     rows whose direct difference disagrees with it. It reads a solution that the run keeps; --store takes a
@@ -174,6 +174,7 @@ def _report_profile(options: _Options, form: str) -> None:
     """Print a profile of a step; exit code 1 where its rows are no measurements."""
     import json
 
+    from ptxbench.attribute.replay.page import page
     from ptxbench.attribute.replay.profile import profile_of
     from ptxbench.attribute.replay.replayed import ProfileFolder
     from ptxbench.attribute.replay.shown import document, text
@@ -187,9 +188,9 @@ def _report_profile(options: _Options, form: str) -> None:
     run, *others = options.runs
     if others:
         raise InputError(f"{run} is a profile of a step: report one at a time")
-    if form not in ("text", "json") or options.plot is not None:
+    if form not in ("text", "json", "html") or options.plot is not None:
         raise InputError(
-            f"{run} is a profile of a step: it is printed as text or by --json, and --flame writes stacks"
+            f"{run} is a profile of a step: it is text, --json or --format html, and --flame writes stacks"
         )
     require_outside(run, options.out, options.flame)
     if options.flame is not None:
@@ -197,11 +198,14 @@ def _report_profile(options: _Options, form: str) -> None:
     folder = ProfileFolder.open(run)
     with folder.recordings:
         found = profile_of(folder)
+        whole = page(folder, found) if form == "html" else ""
     if options.flame is not None:
         write_bytes(options.flame, FORMATS[format_of(options.flame)](profile_stacks(found)))
         click.echo(f"ptxbench: wrote {options.flame}", err=True)
     width = output_width() if options.out is None else None
-    _give(json.dumps(document(found), indent=1) if form == "json" else text(found, width), form, options.out)
+    if form != "html":
+        whole = json.dumps(document(found), indent=1) if form == "json" else text(found, width)
+    _give(whole, form, options.out)
     if not found.is_closed:
         sys.exit(1)
 

@@ -62,7 +62,7 @@ def text(profile: Profile, width: int | None) -> str:
         width: Columns of the terminal; None: as wide as needed.
     """
     table = render_table(_COLUMNS, [_cells(profile, row) for row in profile.rows], width)
-    lines = [*_head(profile), "", table, "", *_foot(profile)]
+    lines = [*head(profile), "", table, "", *foot(profile)]
     if width is None:
         return "\n".join(lines)
     return "\n".join(part for line in lines for part in (wrapped(line, width) if line != table else [line]))
@@ -171,7 +171,8 @@ def _number(value: float, digits: int = 4) -> str:
     return f"{value:,.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}"
 
 
-def _head(profile: Profile) -> list[str]:
+def head(profile: Profile) -> list[str]:
+    """Return the lines above the table: the step, and its units."""
     step = profile.step
     at = f" at {step.clock_mhz:.0f} MHz" if math.isfinite(step.clock_mhz) else ""
     limited = ", held down by the power limit" if step.is_limited else ""
@@ -190,7 +191,8 @@ def _head(profile: Profile) -> list[str]:
     return lines
 
 
-def _foot(profile: Profile) -> list[str]:
+def foot(profile: Profile) -> list[str]:
+    """Return the lines below the table: closure, memory and notes."""
     measured = "measured" if profile.is_closed else "estimated"
     known = [row for row in profile.rows if row.status is not Status.NOT_REACHED]
     lines = [
