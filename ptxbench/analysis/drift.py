@@ -25,7 +25,7 @@ import numpy as np
 from ptxbench.analysis.clock_dips import Dips
 from ptxbench.analysis.drift_fit import Fit, Looks, fit_levels, stretches
 from ptxbench.analysis.hmm import Bools, Floats, LevelPrior
-from ptxbench.analysis.large_steps import large_steps
+from ptxbench.analysis.large_steps import Lowering, large_steps, lowerings
 from ptxbench.analysis.level_covariance import LevelCovariance, level_covariance
 from ptxbench.analysis.operating_point import kernel_of, limited_trials
 from ptxbench.analysis.static_power import StaticPower
@@ -49,8 +49,9 @@ class Drift:
 
     Attributes:
         unfed_w: Power that the supply of the SMs does not feed, on the mean of the run.
-        level: ln of the factor on the rest, by trial id; a trial that is not there was not changed. It is
-            that over the run's mean or, where the board made a large step, over the mean of its lowest level.
+        level: ln of the factor on the rest, by trial id, over the run's mean; a trial that is not there was
+            not changed.
+        lowered: How trials above the lowest level of a board that made a large step are brought there, by id.
         trial_error: Standard deviation of each trial's level as the other trials tell it, by trial id.
         unsure: Ids of trials whose level is not known, or whose power is of none.
         misfits: Those of them whose power is of none; if they are right, others of the kernel are not.
@@ -64,6 +65,7 @@ class Drift:
 
     unfed_w: float = 0.0
     level: Mapping[str, float] = field(default_factory=dict)
+    lowered: Mapping[str, Lowering] = field(default_factory=dict)
     trial_error: Mapping[str, float] = field(default_factory=dict)
     unsure: frozenset[str] = frozenset()
     misfits: frozenset[str] = frozenset()
@@ -80,10 +82,12 @@ class Drift:
     def power_w(self, record: TrialRecord) -> float:
         """Return a trial's power at the mean drift level, W."""
         level = self.level.get(record.trial_id, 0.0)
+        lowering = self.lowered.get(record.trial_id)
+        power_w = lowering.of(record.steady_power_w) if lowering else record.steady_power_w
         if level == 0.0:
-            return record.steady_power_w
+            return power_w
         unfed_w = self.unfed_at(record)
-        return unfed_w + (record.steady_power_w - unfed_w) * math.exp(-level)
+        return unfed_w + (power_w - unfed_w) * math.exp(-level)
 
     def weight(self, record: TrialRecord) -> float:
         """Return what a trial counts for beside one whose level is known exactly: inverse variances."""
@@ -105,6 +109,36 @@ class Drift:
 NO_STEPS = Drift()
 
 
+def find_lowered(
+    records: Iterable[TrialRecord],
+    static: StaticPower,
+    *,
+    unfed_share: float,
+    prior: LevelPrior,
+    power_limit_w: float = math.nan,
+) -> dict[str, Lowering]:
+    """Find the trials above the lowest level of a board that made a large step, and what brings them there.
+
+    Args:
+        records: Trials of the run.
+        static: Static power, with the steps still in it.
+        unfed_share: As in `find_drift`.
+        prior: As in `find_drift`.
+        power_limit_w: As in `find_drift`.
+
+    Returns:
+        By trial id; none where there is no such step, or the trials are too few.
+    """
+    known, trials = _known_trials(records, power_limit_w)
+    unfed_w = unfed_share * static.power_w
+    if not _can_tell(trials, unfed_w):
+        return {}
+    looks = _looks(trials, static, unfed_w, frozenset(), prior)
+    above = large_steps(looks.log_power, looks.kernel, looks.counts, looks.apart)
+    # A trial at the power limit draws more, too, at the clock that it has.
+    return lowerings(known, _as_before(known, trials, above), unfed_w) if above.any() else {}
+
+
 def find_drift(
     records: Iterable[TrialRecord],
     static: StaticPower,
@@ -115,6 +149,7 @@ def find_drift(
     unfed_share: float,
     prior: LevelPrior,
     power_limit_w: float = math.nan,
+    lowered: Mapping[str, Lowering] | None = None,
 ) -> Drift:
     """Find the steps of the supply in the trials of a run.
 
@@ -129,37 +164,26 @@ def find_drift(
         power_limit_w: The GPU's power limit, NaN where it is not known.
         unfed_share: Part of the static power that the supply of the SMs does not feed.
         prior: How levels of this GPU follow each other.
+        lowered: What `find_lowered` returned for these trials.
 
     Returns:
         `NO_STEPS` where the trials are explained as well without steps; where they are too few, or none is at
         a level that is sure, the same but for those with a dip, of which nobody knows the level.
     """
-    dynamic = (r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC)
-    known = [r for r in dynamic if r.status is Status.OK and math.isfinite(r.steady_power_w)]
-    known.sort(key=lambda r: r.start_ns)
-    # At the power limit it is the clock that gives way.
-    limited = limited_trials(known, power_limit_w)
-    trials = [r for r in known if r.trial_id not in limited]
+    _, trials = _known_trials(records, power_limit_w)
     unfed_w = unfed_share * static.power_w
-    unknown = replace(NO_STEPS, unsure=frozenset(dipped), misfits=frozenset(dipped)) if dipped else NO_STEPS
-    if len(trials) < _FEWEST or not 0 <= unfed_w < min(r.steady_power_w for r in trials):
+    lowered = lowered or {}
+    none = replace(NO_STEPS, lowered=lowered) if lowered else NO_STEPS
+    unknown = replace(none, unsure=frozenset(dipped), misfits=frozenset(dipped)) if dipped else none
+    if not _can_tell(trials, unfed_w):
         return unknown
-    looks = _looks(trials, static, unfed_w, dipped, prior)
+    looks = _looks([_lower(r, lowered) for r in trials], static, unfed_w, dipped, prior)
     if np.count_nonzero(looks.counts) < _FEWEST:
         return unknown
-    large = large_steps(looks.log_power, looks.kernel, looks.counts, looks.apart)
-    looks = replace(looks, log_power=looks.log_power - large)
-    # At its own clock a limited trial, too, draws more on a board that made a large step.
-    limited_level = _as_before([r for r in known if r.trial_id in limited], trials, large)
-    levels = None if near is None else np.array([_known_level(near, r) for r in trials]) - large
+    levels = None if near is None else np.array([_known_level(near, r) for r in trials])
     found = fit_levels(looks, levels, step=step)
     if found is None:
-        found_none = replace(NO_STEPS, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else NO_STEPS
-        if not large.any():
-            return found_none
-        return replace(
-            found_none, unfed_w=unfed_w, level=_by_id(trials, large) | limited_level, static=static
-        )
+        return replace(none, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else none
     others = found.levels.others
     wrong = looks.counts & (found.levels.wrong > _WRONG)
     unsure = (found.levels.others_error > _UNSURE) | wrong
@@ -168,7 +192,8 @@ def find_drift(
         return unknown
     return Drift(
         unfed_w=unfed_w,
-        level=_by_id(trials, large + others - telling.mean()) | limited_level,
+        level=_by_id(trials, others - telling.mean()),
+        lowered=lowered,
         trial_error=_by_id(trials, found.levels.others_error),
         unsure=_ids(trials, unsure),
         misfits=_ids(trials, wrong),
@@ -180,14 +205,31 @@ def find_drift(
     )
 
 
-def _as_before(
-    limited: Sequence[TrialRecord], trials: Sequence[TrialRecord], large: Floats
-) -> dict[str, float]:
-    """Return the large levels of further trials: those of the trials before them."""
-    if not large.any():
-        return {}
-    at = np.searchsorted([r.start_ns for r in trials], [r.start_ns for r in limited]) - 1
-    return _by_id(limited, large[np.maximum(at, 0)])
+def _known_trials(
+    records: Iterable[TrialRecord], power_limit_w: float
+) -> tuple[list[TrialRecord], list[TrialRecord]]:
+    """Return the trials whose power is known, in the order of time, and those that tell of the supply."""
+    dynamic = (r for r in records if r.repeat >= 0 and r.protocol == DYNAMIC)
+    known = [r for r in dynamic if r.status is Status.OK and math.isfinite(r.steady_power_w)]
+    known.sort(key=lambda r: r.start_ns)
+    # At the power limit it is the clock that gives way.
+    limited = limited_trials(known, power_limit_w)
+    return known, [r for r in known if r.trial_id not in limited]
+
+
+def _can_tell(trials: Sequence[TrialRecord], unfed_w: float) -> bool:
+    return len(trials) >= _FEWEST and 0 <= unfed_w < min(r.steady_power_w for r in trials)
+
+
+def _as_before(known: Sequence[TrialRecord], trials: Sequence[TrialRecord], above: Floats) -> Floats:
+    """Return what is known of some trials for all of them: as of the one before."""
+    at = np.searchsorted([r.start_ns for r in trials], [r.start_ns for r in known], side="right") - 1
+    return np.asarray(above[np.maximum(at, 0)])
+
+
+def _lower(record: TrialRecord, lowered: Mapping[str, Lowering]) -> TrialRecord:
+    lowering = lowered.get(record.trial_id)
+    return replace(record, steady_power_w=lowering.of(record.steady_power_w)) if lowering else record
 
 
 def _known_level(drift: Drift, record: TrialRecord) -> float:

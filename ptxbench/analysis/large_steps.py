@@ -6,14 +6,44 @@ From the first product of sparse matrices on a GPU draws a tenth more, whatever 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from ptxbench.analysis.hmm import Bools, Floats, Ints
+from ptxbench.analysis.operating_point import kernel_of
+from ptxbench.storage.schema import Role, TrialRecord
 
 # A step is large from here on; common ones are 1 to 2%.
 _LARGE = 0.03
 # A level counts where kernels that ran at others, too, ran in so many trials.
 _FEWEST = 5
+# Less dynamic power tells no factor.
+_LEAST_W = 20.0
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """What the power of a trial at an upper level would have been at the lowest one.
+
+    The step is not one factor on all power: what instructions add rises by more than what the chip draws
+    without them.
+
+    Attributes:
+        upper_w: Static power at the trial's level and temperature.
+        lower_w: That at the lowest level.
+        factor: Dynamic power at the lowest level over that at the trial's.
+    """
+
+    upper_w: float
+    lower_w: float
+    factor: float
+
+    def of(self, power_w: float) -> float:
+        """Return a power at the lowest level, W."""
+        return self.lower_w + (power_w - self.upper_w) * self.factor
 
 
 def large_steps(log_power: Floats, kernel: Ints, counts: Bools, apart: Bools) -> Floats:
@@ -41,6 +71,51 @@ def large_steps(log_power: Floats, kernel: Ints, counts: Bools, apart: Bools) ->
     levels = _levels(offsets, trials[told])
     before = np.maximum(np.searchsorted(told, np.arange(count), side="right") - 1, 0)
     return np.asarray(levels[before][stretch])
+
+
+def lowerings(records: Sequence[TrialRecord], above: Floats, unfed_w: float) -> dict[str, Lowering]:
+    """Return how trials at an upper level are brought to the lowest one, by id.
+
+    Static power at both levels is that of the sleeping kernel. The factor on the rest is the mean over the
+    kernels that ran at both, weighted by their dynamic power. Where no kernel slept at one of them, all power
+    that the supply feeds has the factor that `large_steps` found.
+
+    Args:
+        records: Trials with a steady power, sleeping ones among them.
+        above: What `large_steps` returned for them, shape (n,).
+        unfed_w: Power that the supply of the SMs does not feed.
+    """
+    power_w = np.array([r.steady_power_w for r in records])
+    warmth_c = np.nan_to_num(np.array([r.temperature_c for r in records]))
+    asleep = np.array([r.role is Role.STATIC for r in records])
+    _, kernel = np.unique([kernel_of(r) for r in records], return_inverse=True)
+    found: dict[str, Lowering] = {}
+    for level in np.unique(above[above > 0]):
+        lower, upper = above == 0, above == level
+        both = asleep & (lower | upper)
+        lower_w = upper_w = unfed_w
+        slope, factor = 0.0, math.exp(-level)
+        if (lower & asleep).any() and (upper & asleep).any():
+            of_level = np.stack([lower, upper, warmth_c], axis=1)[both]
+            lower_w, upper_w, slope = np.linalg.lstsq(of_level, power_w[both], rcond=None)[0]
+            dynamic_w = power_w - slope * warmth_c - np.where(upper, upper_w, lower_w)
+            factor = _factor(dynamic_w, kernel, lower & ~asleep, upper & ~asleep) or factor
+        for n in map(int, np.flatnonzero(upper)):
+            warm_w = slope * warmth_c[n]
+            found[records[n].trial_id] = Lowering(float(upper_w + warm_w), float(lower_w + warm_w), factor)
+    return found
+
+
+def _factor(dynamic_w: Floats, kernel: Ints, lower: Bools, upper: Bools) -> float:
+    """Return the dynamic power at the lower level over that at the upper one, 0 where no kernel tells it."""
+    logs, weights = [], []
+    telling = dynamic_w > _LEAST_W
+    for number in np.intersect1d(kernel[lower & telling], kernel[upper & telling]):
+        mine = telling & (kernel == number)
+        low_w, high_w = (float(np.median(dynamic_w[mine & level])) for level in (lower, upper))
+        logs.append(math.log(low_w / high_w))
+        weights.append(low_w)
+    return math.exp(np.average(logs, weights=weights)) if logs else 0.0
 
 
 def _spread(of: Ints, over: Ints) -> Ints:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
+from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift, find_lowered
 from ptxbench.analysis.hmm import LevelPrior
 from ptxbench.analysis.operating_point import (
     clock_faults,
@@ -96,6 +96,15 @@ def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> 
     )
     counted = [_at_stated_clock(r, clocks) for r in as_run]
     dipped = dipped_trials(counted)
+    unfed_share, limit_w = architecture.unfed_share.value, gpu.power_limit_w
+    prior = LevelPrior(
+        architecture.level_jump.value, architecture.level_spread.value, architecture.level_creep.value
+    )
+    lowered = find_lowered(
+        counted[-recent:], static, unfed_share=unfed_share, prior=prior, power_limit_w=limit_w
+    )
+    if lowered:
+        static = fit_static(counted, Drift(lowered=lowered).power_w)
     # The levels are told by powers at one temperature, and what a degree makes by powers at one level.
     for turn in range(_TURNS):
         near = drift if drift.level and not recent else None
@@ -105,17 +114,16 @@ def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> 
             dipped,
             near,
             step=0.0 if recent or turn else drift_step,
-            power_limit_w=gpu.power_limit_w,
-            unfed_share=architecture.unfed_share.value,
-            prior=LevelPrior(
-                architecture.level_jump.value, architecture.level_spread.value, architecture.level_creep.value
-            ),
+            unfed_share=unfed_share,
+            prior=prior,
+            power_limit_w=limit_w,
+            lowered=lowered,
         )
         # A step is half a watt of the sleeping kernel's power: so all its trials are taken.
         sure = [r for r in counted if r.role is Role.STATIC or r.trial_id not in drift.unsure]
         sleeping = fit_static(sure, drift.power_w)
         before = static
-        static = busy_static(sleeping, sure, drift.power_w, by_levels=bool(drift.level))
+        static = busy_static(sleeping, sure, drift.power_w, by_levels=bool(drift.level), upper=lowered)
         if static == sleeping or abs(static.slope_w_per_c - before.slope_w_per_c) < _SAME_SLOPE_W_PER_C:
             break
     return replace(

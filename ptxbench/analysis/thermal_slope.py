@@ -13,7 +13,7 @@ for trial i of kernel k with the means P_k and T_k, by least squares over all ke
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -50,6 +50,7 @@ def busy_static(
     power_w: Callable[[TrialRecord], float],
     *,
     by_levels: bool,
+    upper: Collection[str] = (),
 ) -> StaticPower:
     """Return static power as busy trials need it: known at their mean temperature, with their own slope.
 
@@ -59,6 +60,8 @@ def busy_static(
         power_w: The power of a trial at the mean drift level.
         by_levels: Whether drift levels were taken out of the powers: they may have taken up part of
             what temperature does.
+        upper: Ids of trials that were brought down from an upper level (`large_steps`). The board was warmer
+            there: what is left of the step would pass for a slope, so that a kernel counts by level.
 
     Returns:
         `sleeping` itself where they tell no slope, or one that is known less well than its own.
@@ -75,7 +78,8 @@ def busy_static(
         return sleeping
     busy_w = np.array([power_w(r) for r in trials])
     temperature_c = np.array([r.temperature_c for r in trials])
-    _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
+    named = [f"{kernel_of(r)}/{r.trial_id in upper}" for r in trials]
+    _, kernel = np.unique(named, return_inverse=True)
     found = _slope(busy_w, temperature_c, kernel)
     if found is None:
         return sleeping

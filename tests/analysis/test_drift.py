@@ -10,7 +10,7 @@ import pytest
 from fakes import run as fake
 from fakes.measuring import trial
 
-from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift
+from ptxbench.analysis.drift import NO_STEPS, Drift, find_drift, find_lowered
 from ptxbench.analysis.hmm import LevelPrior
 from ptxbench.analysis.loop_energy import loop_energy, pass_energy_pj, shared_by
 from ptxbench.analysis.static_power import SessionPower, StaticPower
@@ -25,6 +25,7 @@ KERNELS = 20
 ROUNDS = 5
 PRIOR = LevelPrior(jump=0.06, spread=0.012, creep=0.02)
 find_steps = partial(find_drift, unfed_share=UNFED_W / STATIC.power_w, prior=PRIOR)
+find_large = partial(find_lowered, unfed_share=UNFED_W / STATIC.power_w, prior=PRIOR)
 
 
 def run_of(levels, noise=0.0007, seed=3, kernels=KERNELS, order=None, **change):
@@ -158,7 +159,7 @@ def jumping(jump):
 def test_powers_of_a_board_that_jumped_between_batches_are_those_of_its_lower_level(jump):
     records, order, batch = jumping(jump)
     power_w = np.linspace(550.0, 250.0, 44)
-    drift = find_steps(records, STATIC, frozenset())
+    drift = find_steps(records, STATIC, frozenset(), lowered=find_large(records, STATIC))
     sure = [n for n, r in enumerate(records) if r.trial_id not in drift.unsure]
     leak_w = np.array([0.35 * (r.temperature_c - 45.0) for r in records])
     fed_w = np.array([drift.power_w(r) for r in records]) - UNFED_W - leak_w
@@ -264,7 +265,8 @@ def test_at_the_power_limit_too_a_board_that_jumped_has_the_powers_of_its_lower_
         replace(at, trial_id=f"limited/{n}", sm_clock_mhz=1700.0, block=512, start_ns=at.end_ns)
         for n, at in enumerate(records[len(records) // 8 :: len(records) // 4])
     ]
-    drift = find_steps([*records, *limited], STATIC, frozenset())
+    both = [*records, *limited]
+    drift = find_steps(both, STATIC, frozenset(), lowered=find_large(both, STATIC))
     assert drift.power_w(limited[0]) == limited[0].steady_power_w
     for one in limited[1:]:
         fed = (drift.power_w(one) - UNFED_W) / (one.steady_power_w - UNFED_W)

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from fakes.measuring import trial
 
-from ptxbench.analysis.large_steps import large_steps
+from ptxbench.analysis.large_steps import large_steps, lowerings
+from ptxbench.storage.schema import Role
 
 KERNELS = 12
 
@@ -12,10 +14,10 @@ def run(levels, shared=2, rounds=3, seed=1):
     log_power, kernel, apart, at = [], [], [], []
     for number, level in enumerate(levels):
         own = [*range(shared), *range(KERNELS * (number + 1), KERNELS * (number + 2))]
-        for trial in range(rounds * len(own)):
-            kernel.append(own[trial % len(own)])
+        for turn in range(rounds * len(own)):
+            kernel.append(own[turn % len(own)])
             log_power.append(5.5 + 0.03 * kernel[-1] % 1 + level + random.normal(0, 0.002))
-            apart.append(trial == 0)
+            apart.append(turn == 0)
             at.append(level)
     numbers = np.unique(kernel, return_inverse=True)[1]
     return np.array(log_power), numbers, np.ones(len(kernel), bool), np.array(apart), np.array(at)
@@ -53,3 +55,35 @@ def test_a_stretch_that_shares_no_kernel_is_as_the_one_before():
 def test_no_trial_that_tells_anything():
     log_power, kernel, counts, apart, _ = run([0.0, 0.1])
     assert not large_steps(log_power, kernel, np.zeros_like(counts), apart).any()
+
+
+def trials(number, static_w, dynamic):
+    """Trials of a level: asleep at three temperatures, and three kernels that draw more."""
+    asleep = [(Role.STATIC, "static", 0.0, temperature_c) for temperature_c in (40.0, 44.0, 48.0)]
+    busy = [(Role.TARGET, f"k{w:.0f}", w * dynamic, 45.0 + w / 40) for w in (60.0, 200.0, 400.0)]
+    return [
+        trial(
+            role,
+            number,
+            trial_id=f"{name}/O3/dynamic/random/{role}/{number}{place}",
+            steady_power_w=static_w + 0.7 * (temperature_c - 45.0) + dynamic_w,
+            temperature_c=temperature_c,
+        )
+        for place, (role, name, dynamic_w, temperature_c) in enumerate(asleep + busy)
+    ]
+
+
+def test_static_and_dynamic_power_each_have_a_factor_of_their_own():
+    low, high = trials(1, 120.0, 1.0), trials(2, 134.0, 1.15)
+    found = lowerings([*low, *high], np.repeat([0.0, 0.12], 6), 60.0)
+    assert set(found) == {one.trial_id for one in high}
+    for one, at_low in zip(high, low, strict=True):
+        assert found[one.trial_id].of(one.steady_power_w) == pytest.approx(at_low.steady_power_w)
+
+
+def test_where_no_kernel_slept_at_a_level_all_that_the_supply_feeds_has_one_factor():
+    low, high = trials(1, 120.0, 1.0), trials(2, 134.0, 1.15)[3:]
+    found = lowerings([*low, *high], np.array([0.0] * 6 + [0.12] * 3), 60.0)
+    for one in high:
+        expected = 60.0 + (one.steady_power_w - 60.0) * np.exp(-0.12)
+        assert found[one.trial_id].of(one.steady_power_w) == pytest.approx(expected)
