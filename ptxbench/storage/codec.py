@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -153,21 +153,30 @@ def optional_fields(kind: type) -> frozenset[str]:
 
 
 def _decode(hint: Any, plain: object, place: Place) -> object:
-    if get_origin(hint) is types.UnionType:
-        arms = [arm for arm in get_args(hint) if arm is not type(None)]
-        may_be_none = len(arms) < len(get_args(hint))
-        return None if plain is None and may_be_none else _decode(_arm(arms, plain), plain, place)
-    if get_origin(hint) is tuple:
-        return _decode_list(get_args(hint)[0], plain, place)
-    if get_origin(hint) is Mapping:
-        return _decode_mapping(get_args(hint)[1], plain, place)
-    if is_dataclass(get_origin(hint) or hint):
-        return _decode_dataclass(cast(type, hint), plain, place)
+    return _reader(hint)(plain, place)
+
+
+@lru_cache(maxsize=512)
+def _reader(hint: Any) -> Callable[[object, Place], object]:
+    """Return what reads values of a type; a run has millions of them, and few types."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is types.UnionType:
+        arms = [arm for arm in arguments if arm is not type(None)]
+        may_be_none = len(arms) < len(arguments)
+        return lambda plain, place: (
+            None if plain is None and may_be_none else _decode(_arm(arms, plain), plain, place)
+        )
+    if origin is tuple:
+        return partial(_decode_list, arguments[0])
+    if origin is Mapping:
+        return partial(_decode_mapping, arguments[1])
+    if is_dataclass(origin or hint):
+        return partial(_decode_dataclass, cast(type, hint))
     if issubclass(hint, StrEnum):
-        return _decode_enum(hint, plain, place)
+        return partial(_decode_enum, hint)
     if hint is datetime:
-        return _decode_time(plain, place)
-    return _decode_scalar(hint, plain, place)
+        return _decode_time
+    return partial(_decode_scalar, hint)
 
 
 def _arm(arms: Sequence[Any], plain: object) -> Any:
@@ -183,20 +192,35 @@ def _arm(arms: Sequence[Any], plain: object) -> Any:
     return min(arms, key=misfit)
 
 
+@lru_cache(maxsize=64)
+def _members(kind: type) -> Mapping[str, Mapping[object, object]]:
+    """Return the members by value of each field that is one of an enumeration."""
+    hints = type_hints(kind).items()
+    return {
+        key: {member.value: member for member in hint}
+        for key, hint in hints
+        if isinstance(hint, type) and issubclass(hint, StrEnum)
+    }
+
+
 def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
     if not isinstance(plain, dict):
         raise place.error("must be an object")
-    hints, optional = type_hints(kind), optional_fields(kind)
-    for key in hints:
-        if key not in plain and key not in optional:
-            raise place.at(key).error("is missing")
+    hints, optional, members = type_hints(kind), optional_fields(kind), _members(kind)
     values = {}
     for key, hint in hints.items():
-        if key in plain:
-            value = plain[key]
-            # A run has millions of plain numbers and texts: for those that fit no place is made.
-            fits = type(value) is hint and _is_plain(value)
-            values[key] = value if fits else _decode(hint, value, place.at(key))
+        if key not in plain:
+            if key not in optional:
+                raise place.at(key).error("is missing")
+            continue
+        value = plain[key]
+        # A run has millions of plain numbers and texts: for those that fit no place is made.
+        if type(value) is hint and (hint is float or _is_plain(value)):
+            values[key] = value
+        elif key in members and type(value) is str and value in members[key]:
+            values[key] = members[key][value]
+        else:
+            values[key] = _decode(hint, value, place.at(key))
     made = (get_origin(kind) or kind)(**values)
     # A dataclass that knows what its values must be has a method that says what is wrong with them.
     fault = made.fault() if hasattr(made, "fault") else ""

@@ -72,8 +72,9 @@ def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow
     names = _names(lines, path)
     instruction = names.index("instruction")
     instructions = [text_of_cell(cells[instruction]) if cells[instruction:] else None for cells in lines[1:]]
+    columns = _columns(names)
     rows = tuple(
-        _row(list(map(text_of_cell, cells)), names, Place(path, f"row {i}"))
+        _row(cells, len(names), columns, Place(path, f"row {i}"))
         for i, (cells, name) in enumerate(zip(lines[1:], instructions, strict=True), start=1)
         if name is None or wanted(name)
     )
@@ -100,24 +101,41 @@ def _names(lines: list[list[str]], path: Path) -> list[str]:
     return names
 
 
-def _row(cells: list[str], names: list[str], place: Place) -> TableRow:
-    if len(cells) != len(names):
-        raise place.error(f"must have {len(names)} cells, not {len(cells)}")
+def _columns(names: Sequence[str]) -> list[tuple[int, str, Callable[[str], object]]]:
+    """Return place, name and reader of each column that is known."""
+    readers: dict[type, Callable[[str], object]] = {float: _float, int: _int}
     hints = codec.type_hints(TableRow)
-    known = ((name, cell) for name, cell in zip(names, cells, strict=True) if name in hints)
-    return codec.decode(TableRow, {name: _plain(hints[name], cell) for name, cell in known}, place)
+    return [
+        (place, name, readers.get(hints[name], text_of_cell))
+        for place, name in enumerate(names)
+        if name in hints
+    ]
 
 
-def _plain(hint: type, cell: str) -> object:
+def _row(
+    cells: list[str], count: int, columns: list[tuple[int, str, Callable[[str], object]]], place: Place
+) -> TableRow:
+    if len(cells) != count:
+        raise place.error(f"must have {count} cells, not {len(cells)}")
+    return codec.decode(TableRow, {name: read(cells[at]) for at, name, read in columns}, place)
+
+
+def _float(cell: str) -> object:
     """Return the number that a cell spells, or the cell itself, for the strict decoder to judge."""
-    if hint is float and not cell:
-        return math.nan
-    if hint in (int, float):
-        try:
-            return hint(cell)
-        except ValueError:
-            return cell
-    return cell
+    try:
+        return float(cell) if cell else math.nan
+    except ValueError:
+        text = text_of_cell(cell)
+        return text if text == cell else _float(text)
+
+
+def _int(cell: str) -> object:
+    """Return the whole number that a cell spells, or the cell itself."""
+    try:
+        return int(cell)
+    except ValueError:
+        text = text_of_cell(cell)
+        return text if text == cell else _int(text)
 
 
 def _require_unique(rows: Sequence[TableRow]) -> None:
