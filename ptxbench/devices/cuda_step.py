@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ptxbench.core.errors import InputError, LaunchError
 from ptxbench.core.target import find_target
 from ptxbench.devices.device_buffer import Call
-from ptxbench.devices.step import NOTHING, SLEEP, SLEEP_NS, NodeType, StepNode
-from ptxbench.devices.step_memory import Range, SavedMemory, allocation_of, words_of
+from ptxbench.devices.step import NOTHING, SLEEP, SLEEP_NS, UNDO, NodeType, StepNode
+from ptxbench.devices.step_memory import (
+    Range,
+    SavedMemory,
+    allocation_of,
+    changing,
+    host_room,
+    joined,
+    words_of,
+)
 
 _KERNEL, _COPY, _FILL, _GRAPH = "KERNEL", "MEMCPY", "MEMSET", "GRAPH"
 # Nodes that only order others.
@@ -24,6 +32,8 @@ _REFUSED = {
     "EXT_SEMAS_WAIT": "waits for another program",
     "EXT_SEMAS_SIGNAL": "signals another program",
 }
+# Memory that is looked at on the host to see what of it changes: some tenths of a second.
+_MOST_WATCHED_BYTES = 2 << 30
 # CU_LAUNCH_PARAM_END, _BUFFER_POINTER and _BUFFER_SIZE.
 _END, _BUFFER, _BUFFER_SIZE = 0, 1, 2
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
@@ -151,12 +161,10 @@ class CudaStep:
         self._nodes = tuple(self._read(graph))
         functions: dict[int, int] = {}
         self.nodes = tuple(self._described(node, functions, i) for i, node in enumerate(self._nodes))
-        attributes = driver.types.CUpointer_attribute
-        found = {
-            allocation_of(driver.call, attributes, word, driver.ordinal) for word in sorted(self._words())
-        }
-        ranges = [one for one in found if one is not None]
+        ranges = self._allocations(range(len(self._nodes)))
         self._memory = SavedMemory(driver.call, [*ranges, *(Range(*one) for one in memory)])
+        self._changing: tuple[Range, ...] = ()
+        self._kept: list[int] = []
 
     @property
     def saved_bytes(self) -> int:
@@ -174,6 +182,12 @@ class CudaStep:
         before: Any = None
         is_kernel = False
         for number in order:
+            if number == UNDO:
+                for one, copy in zip(self._changing, self._kept, strict=True):
+                    after = [before] if before is not None else None
+                    before = self._added_copy(graph, one, copy, after)
+                is_kernel = False
+                continue
             # Only behind a kernel can a kernel begin early.
             edge = self._nodes[number].edge if number >= 0 and is_kernel else None
             after = [before] if before is not None and edge is None else None
@@ -191,9 +205,51 @@ class CudaStep:
         """Return in how much memory anything differs from when the step was opened."""
         return self._memory.changed_bytes()
 
+    def find_changing(self, order: Sequence[int]) -> int:
+        """Find the memory that launches change the second time, too; -1 where it is too much to look at."""
+        self._forget()
+        ranges = [one for one in joined(self._allocations(order)) if not one.on_host]
+        if sum(one.size for one in ranges) > min(_MOST_WATCHED_BYTES, host_room() // 2):
+            return -1
+        replay = self.replay(order)
+        try:
+            self._changing = changing(self._driver.call, ranges, replay)
+        finally:
+            replay.close()
+        return sum(one.size for one in self._changing)
+
+    def keep_changing(self) -> bool:
+        """Keep what that memory holds now; return whether there is room for it."""
+        call = self._driver.call
+        self._release_kept()
+        for one in self._changing:
+            try:
+                self._kept.append(int(call("cuMemAlloc", one.size)))
+            except LaunchError:
+                self._forget()
+                return False
+            call("cuMemcpyDtoDAsync", self._kept[-1], one.start, one.size, 0)
+        return True
+
     def close(self) -> None:
-        """Release the copy of the memory."""
+        """Release the copies of the memory."""
+        self._forget()
         self._memory.close()
+
+    def _forget(self) -> None:
+        self._release_kept()
+        self._changing = ()
+
+    def _release_kept(self) -> None:
+        while self._kept:
+            self._driver.call("cuMemFree", self._kept.pop())
+
+    def _allocations(self, numbers: Iterable[int]) -> list[Range]:
+        """Return the allocations that the parameters of some nodes lead to."""
+        driver, attributes = self._driver, self._driver.types.CUpointer_attribute
+        words = {word for number in set(numbers) for word in self._words(self._nodes[number])}
+        found = {allocation_of(driver.call, attributes, word, driver.ordinal) for word in sorted(words)}
+        return [one for one in found if one is not None]
 
     def _read(self, graph: Any) -> Iterator[_Node]:
         """Yield the nodes of a graph, and of the graphs in it, in an order in which they can run."""
@@ -283,19 +339,12 @@ class CudaStep:
             handle, name = int(params.kern), call("cuKernelGetName", params.kern)
         return handle, name.decode() if isinstance(name, bytes) else str(name)
 
-    def _words(self) -> set[int]:
-        """Return all that could be addresses in the parameters of the nodes."""
-        words: set[int] = set()
-        for node in self._nodes:
-            if node.type == _KERNEL:
-                for parameter in self._parameters(node.params):
-                    words.update(words_of(parameter))
-            elif node.type == _FILL:
-                words.add(int(node.params.dst))
-            else:
-                ends = ("srcDevice", "dstDevice", "srcHost", "dstHost")
-                words.update(int(getattr(node.params, end) or 0) for end in ends)
-        return words - {0}
+    def _words(self, node: _Node) -> set[int]:
+        """Return all that could be addresses in the parameters of a node."""
+        if node.type == _KERNEL:
+            return {word for parameter in self._parameters(node.params) for word in words_of(parameter)}
+        ends = ("dst",) if node.type == _FILL else ("srcDevice", "dstDevice", "srcHost", "dstHost")
+        return {int(getattr(node.params, end) or 0) for end in ends} - {0}
 
     def _parameters(self, params: Any) -> Iterator[bytes]:
         """Yield the bytes of each parameter of a kernel."""
@@ -331,6 +380,16 @@ class CudaStep:
             return added
         adding = "cuGraphAddMemcpyNode" if node.type == _COPY else "cuGraphAddMemsetNode"
         return call(adding, graph, after, count, node.params, call("cuCtxGetCurrent"))
+
+    def _added_copy(self, graph: Any, one: Range, copy: int, after: list[Any] | None) -> Any:
+        """Add a node that writes kept memory back."""
+        call, types = self._driver.call, self._driver.types
+        params = types.CUDA_MEMCPY3D()
+        params.srcMemoryType = params.dstMemoryType = types.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        params.srcDevice, params.dstDevice = copy, one.start
+        params.WidthInBytes, params.Height, params.Depth = one.size, 1, 1
+        context = call("cuCtxGetCurrent")
+        return call("cuGraphAddMemcpyNode", graph, after, len(after or ()), params, context)
 
     def _own(self, number: int) -> Any:
         params = self._driver.types.CUDA_KERNEL_NODE_PARAMS()

@@ -12,8 +12,9 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, Telemetry
 
-# In an order of launches, beside numbers of nodes: one thread that sleeps; a kernel that does nothing.
-SLEEP, NOTHING = -1, -2
+# In an order of launches, beside numbers of nodes: one thread that sleeps; a kernel that does nothing; what
+# `Step.keep_changing` kept is written back.
+SLEEP, NOTHING, UNDO = -1, -2, -3
 SLEEP_NS = 20_000
 
 
@@ -86,7 +87,19 @@ class Step(Protocol):
         ...
 
     def replay(self, order: Sequence[int]) -> Replay:
-        """Return launches one after the other, by their numbers in `nodes`, `SLEEP` or `NOTHING`."""
+        """Return launches one after the other, by their numbers in `nodes`, `SLEEP`, `NOTHING` or `UNDO`."""
+        ...
+
+    def find_changing(self, order: Sequence[int]) -> int:
+        """Make launches twice, and find the memory that the second time changes: they read what they write.
+
+        Returns:
+            Its size in bytes; -1 where there is too much memory to look at.
+        """
+        ...
+
+    def keep_changing(self) -> bool:
+        """Keep what that memory holds now, for `UNDO` to write back; return whether there is room for it."""
         ...
 
     def restore(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +22,8 @@ _LOWEST, _HIGHEST = 1 << 16, 1 << 57
 _WORD = 8
 # What is compared at once.
 _PIECE_BYTES = 64 << 20
+# What is found to change as a whole.
+_FINE_BYTES = 1 << 20
 # Device memory that is left to others.
 _LEFT_BYTES = 512 << 20
 
@@ -45,10 +47,57 @@ class Range:
         """The address behind it."""
         return self.start + self.size
 
-    def pieces(self) -> Iterator[Range]:
-        """Yield its parts, each small enough to be looked at on the host."""
-        for offset in range(0, self.size, _PIECE_BYTES):
-            yield Range(self.start + offset, min(_PIECE_BYTES, self.size - offset), self.on_host)
+    def pieces(self, size: int = 0) -> Iterator[Range]:
+        """Yield its parts, each of a size, or small enough to be looked at on the host."""
+        size = size or _PIECE_BYTES
+        for offset in range(0, self.size, size):
+            yield Range(self.start + offset, min(size, self.size - offset), self.on_host)
+
+
+def changing(call: Call, ranges: Sequence[Range], run: Callable[[], object]) -> tuple[Range, ...]:
+    """Return what of some device memory changes the second time that something runs.
+
+    What only writes finds the same again; what reads that it wrote goes on from there.
+
+    Args:
+        call: Calls a function of the driver by name.
+        ranges: The memory.
+        run: Runs it, without a wait for its end.
+    """
+    pieces = [(piece, number) for number, one in enumerate(ranges) for piece in one.pieces(_FINE_BYTES)]
+    run()
+    call("cuCtxSynchronize")
+    before = [read(call, piece) for piece, _ in pieces]
+    run()
+    call("cuCtxSynchronize")
+    into = np.empty(_FINE_BYTES, np.uint8)
+    changed = [
+        one
+        for one, was in zip(pieces, before, strict=True)
+        if not np.array_equal(was, read(call, one[0], into))
+    ]
+    return _merged(changed)
+
+
+def read(call: Call, one: Range, into: Bytes | None = None) -> Bytes:
+    """Return memory as it is now, on the host."""
+    data = np.empty(one.size, np.uint8) if into is None else into[: one.size]
+    if one.on_host:
+        ctypes.memmove(data.ctypes.data, one.start, one.size)
+    else:
+        call("cuMemcpyDtoH", data.ctypes.data, one.start, one.size)
+    return data
+
+
+def _merged(pieces: Sequence[tuple[Range, int]]) -> tuple[Range, ...]:
+    """Return pieces, each with the number of its allocation; those of one that follow each other as one."""
+    found: list[tuple[Range, int]] = []
+    for piece, number in pieces:
+        if found and found[-1][1] == number and found[-1][0].end == piece.start:
+            found[-1] = (Range(found[-1][0].start, found[-1][0].size + piece.size), number)
+        else:
+            found.append((piece, number))
+    return tuple(one for one, _ in found)
 
 
 def words_of(parameter: bytes) -> Iterator[int]:
@@ -175,21 +224,14 @@ class SavedMemory:
         if not copy:
             if one.size > host_room():
                 raise MemoryError("neither the GPU nor the host has the room")
-            return self._read(one)
+            return read(self._call, one)
         self._on_device.append(copy)
         self._call("cuMemcpyDtoDAsync", copy, one.start, one.size, 0)
         return copy
 
-    def _read(self, one: Range, into: Bytes | None = None) -> Bytes:
-        """Return memory as it is now, on the host."""
-        data = np.empty(one.size, np.uint8) if into is None else into[: one.size]
-        if one.on_host:
-            ctypes.memmove(data.ctypes.data, one.start, one.size)
-        else:
-            self._call("cuMemcpyDtoH", data.ctypes.data, one.start, one.size)
-        return data
-
     def _checksums(self) -> list[int]:
         self._call("cuCtxSynchronize")
         into = np.empty(_PIECE_BYTES, np.uint8)
-        return [zlib.crc32(self._read(piece, into).data) for one in self._ranges for piece in one.pieces()]
+        return [
+            zlib.crc32(read(self._call, piece, into).data) for one in self._ranges for piece in one.pieces()
+        ]

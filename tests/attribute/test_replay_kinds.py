@@ -17,7 +17,7 @@ from ptxbench.attribute.replay.plan import (
     spread,
 )
 from ptxbench.core.errors import InputError
-from ptxbench.devices.step import SLEEP, SLEEP_NS, NodeType, StepNode
+from ptxbench.devices.step import SLEEP, SLEEP_NS, UNDO, NodeType, StepNode
 
 WANTED = Wanted(power_w=400, clock_mhz=1980, is_limited=False, idle_w=120)
 
@@ -92,6 +92,21 @@ def test_a_launch_stays_behind_the_fills_that_it_needs():
     plan = plan_kind([[1, 2], [4]], 1e-3)
     assert plan.order == (1, 2, 4)
     assert plan.launches == 2
+
+
+@pytest.mark.parametrize(
+    ("every", "order"),
+    [
+        (0, (1, 2, 4, 5)),
+        (1, (UNDO, 1, 2, UNDO, 4, UNDO, 5)),
+        (2, (UNDO, 1, 2, 4, UNDO, 5)),
+        (3, (UNDO, 1, 2, 4, 5)),
+    ],
+)
+def test_what_launches_change_is_written_back_before_so_many_of_them(every, order):
+    plan = plan_kind([[1, 2], [4], [5]], 1e-3, undo_every=every)
+    assert plan.order == order
+    assert plan.launches == 3
 
 
 def test_the_fills_directly_before_a_kernel_are_there_for_it():

@@ -14,7 +14,7 @@ from ptxbench.attribute.replay.replayed import AFTER, STEP_FILE, ProfileFolder
 from ptxbench.attribute.replay.shown import document, short_name, text
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.status import Status
-from ptxbench.devices.step import NodeType, StepNode
+from ptxbench.devices.step import UNDO, NodeType, StepNode
 
 # Readings every 20 ms serve for windows of half a second.
 QUICK = ReplaySettings(window_s=0.5, step_s=0.5, warm_s=0.1, graph_s=0.02)
@@ -189,11 +189,23 @@ def test_memory_is_restored_before_each_kind_and_at_the_end(runaway):
     assert norm.energy_j == pytest.approx(2e-3 * (200 + static_w(step, norm)), rel=0.01)
 
 
-def test_a_kind_whose_operands_run_away_is_no_measurement(runaway):
-    _, profile = runaway
+def test_what_a_kind_changes_of_what_it_reads_is_written_back_and_taken_off(runaway):
+    step, profile = runaway
     scale = row_of(profile, "scale")
+    assert any(UNDO in order and 0 in order for order in step.orders)
+    assert not any(UNDO in order and 1 in order for order in step.orders)
+    assert scale.status is Status.OK
+    assert scale.time_s == pytest.approx(101e-6, rel=0.01)
+    assert scale.energy_j == pytest.approx(100e-6 * 300 + 101e-6 * static_w(step, scale), rel=0.02)
+
+
+@pytest.mark.parametrize("trouble", ["cannot_look", "is_full"])
+def test_where_it_cannot_be_undone_a_kind_whose_operands_run_away_is_no_measurement(trouble):
+    step = step_of(RUNAWAY, **{trouble: True})
+    scale = row_of(measure_step(step.gpu, step, None, {}, QUICK), "scale")
     assert scale.status is Status.IMPRECISE
     assert "changed by -" in scale.reason
+    assert "too much memory to see, or to undo, what it changes" in scale.reason
 
 
 def test_before_a_kind_all_that_comes_before_it_has_run(runaway):
@@ -216,9 +228,20 @@ def test_a_kernel_whose_counter_is_zeroed_before_it_is_launched_with_the_fill():
     assert profile.is_closed
 
 
+def test_a_counter_that_a_kernel_zeroes_is_written_back_before_each_launch():
+    zeroing = HiddenLaunch(kernel("zero"), 200e-6, 10, zeroes=True)
+    step = step_of((zeroing, COUNTING, HiddenLaunch(kernel("norm"), 1e-3, 100), zeroing, COUNTING))
+    profile = measure_step(step.gpu, step, None, {}, QUICK)
+    row = row_of(profile, "attention")
+    assert row.calls == 2
+    assert row.time_s == pytest.approx(2 * 501e-6, rel=0.01)
+    assert row.status is Status.OK
+    assert profile.is_closed
+
+
 def test_a_kernel_that_ends_at_once_when_launched_again_is_no_measurement():
     zeroing = HiddenLaunch(kernel("zero"), 200e-6, 10, zeroes=True)
-    step = step_of((zeroing, COUNTING, HiddenLaunch(kernel("norm"), 1e-3, 100)))
+    step = step_of((zeroing, COUNTING, HiddenLaunch(kernel("norm"), 1e-3, 100)), cannot_look=True)
     row = row_of(measure_step(step.gpu, step, None, {}, QUICK), "attention")
     assert row.status is Status.IMPRECISE
     assert "took 501 us at first and 6 us when launched again" in row.reason

@@ -10,10 +10,10 @@ from fakes.graphs import TYPES, Copy, Fill, Graph, GraphDriver, Kernel, NodeType
 
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import InputError, LaunchError
 from ptxbench.core.target import TARGETS
 from ptxbench.devices.cuda_step import CudaStep, Driver, own_kernels
-from ptxbench.devices.step import NOTHING, SLEEP, NodeType
+from ptxbench.devices.step import NOTHING, SLEEP, UNDO, NodeType
 
 EARLY = SimpleNamespace(from_port=b"\x01", to_port=b"\x00", type=b"\x01")
 FULL = SimpleNamespace(from_port=b"\x00", to_port=b"\x00", type=b"\x00")
@@ -149,6 +149,64 @@ def test_the_memory_that_parameters_lead_to_is_saved_and_restored():
     assert step.changed_bytes() == 0
     step.close()
     assert not driver.copies
+
+
+def doubling(array):
+    """A kernel that reads what it writes."""
+    node = Kernel("double", parameters=[struct.pack("<Q", array.ctypes.data)])
+
+    def run():
+        array[:] *= 2
+
+    node.run = run
+    return node
+
+
+def test_what_a_kernel_changes_of_what_it_reads_is_found_kept_and_written_back():
+    array, other = np.ones(100, np.uint8), np.ones(50, np.uint8)
+    driver = GraphDriver(array, other)
+    setting = Kernel("set", parameters=[struct.pack("<Q", other.ctypes.data)])
+    setting.run = lambda: other.fill(5)
+    step = opened(driver, chain(doubling(array), setting))
+    assert step.find_changing([1]) == 0
+    assert step.find_changing([0, 1]) == 100
+    array[:] = 3
+    assert step.keep_changing()
+    nodes = added(driver, step, [UNDO, 0, UNDO])
+    first, _, last = nodes
+    assert [(node.params.dstDevice, node.params.WidthInBytes) for node in (first, last)] == [
+        (array.ctypes.data, 100)
+    ] * 2
+    assert driver.copies[first.params.srcDevice].tolist() == [3] * 100
+    assert (first.params.Height, first.params.Depth) == (1, 1)
+    assert [len(node.after) for node in nodes] == [0, 1, 1]
+    step.close()
+    assert not driver.copies
+
+
+def test_without_room_for_what_changes_nothing_is_kept(monkeypatch):
+    array = np.ones(100, np.uint8)
+    driver = GraphDriver(array)
+    step = opened(driver, chain(doubling(array)))
+    held = set(driver.copies)
+    assert step.find_changing([0]) == 100
+
+    def refuse(_size):
+        raise LaunchError("cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY")
+
+    monkeypatch.setattr(driver, "cuMemAlloc", refuse)
+    assert not step.keep_changing()
+    assert set(driver.copies) == held
+
+
+def test_too_much_memory_is_not_looked_at(monkeypatch):
+    from ptxbench.devices import cuda_step
+
+    array = np.ones(100, np.uint8)
+    step = opened(GraphDriver(array), chain(doubling(array)))
+    monkeypatch.setattr(cuda_step, "_MOST_WATCHED_BYTES", 99)
+    assert step.find_changing([0]) == -1
+    assert array.tolist() == [1] * 100
 
 
 @pytest.mark.parametrize(("which", "why"), [("managed", "managed memory"), ("elsewhere", "another GPU")])

@@ -6,7 +6,7 @@ from fakes.graphs import TYPES, GraphDriver
 
 from ptxbench.core.errors import InputError, LaunchError
 from ptxbench.devices import step_memory
-from ptxbench.devices.step_memory import Range, SavedMemory, allocation_of, joined, words_of
+from ptxbench.devices.step_memory import Range, SavedMemory, allocation_of, changing, joined, words_of
 
 
 def ranges(*arrays):
@@ -100,3 +100,31 @@ def test_where_there_is_no_room_anywhere_nothing_stays_behind(monkeypatch):
     with pytest.raises(InputError, match="cannot be saved: neither the GPU nor the host"):
         SavedMemory(driver, ranges(*arrays))
     assert not driver.copies
+
+
+def test_only_what_the_second_run_changes_is_found(monkeypatch):
+    monkeypatch.setattr(step_memory, "_FINE_BYTES", 16)
+    written, counted, read = (np.zeros(40, np.uint8) for _ in range(3))
+
+    def run():
+        written[:] = 7
+        counted[17] += 1
+        counted[35] += read[0] + 1
+
+    found = changing(GraphDriver(), ranges(written, counted, read), run)
+    start = counted.ctypes.data
+    # Pieces that follow each other are one, up to the end of the allocation.
+    assert found == (Range(start + 16, 24),)
+    assert counted[17] == 2
+
+
+def test_pieces_of_two_allocations_stay_apart(monkeypatch):
+    monkeypatch.setattr(step_memory, "_FINE_BYTES", 16)
+    whole = np.zeros(64, np.uint8)
+
+    def run():
+        whole[:] += 1
+
+    start = whole.ctypes.data
+    found = changing(GraphDriver(), [Range(start, 32), Range(start + 32, 32)], run)
+    assert found == (Range(start, 32), Range(start + 32, 32))

@@ -30,6 +30,8 @@ TYPES = SimpleNamespace(
     CUpointer_attribute=SimpleNamespace(**{f"CU_POINTER_ATTRIBUTE_{n}": n for n in POINTER_ATTRIBUTES}),
     CUkernelNodeAttrID=SimpleNamespace(**{f"CU_LAUNCH_ATTRIBUTE_{n}": n for n in NODE_ATTRIBUTES}),
     CUDA_KERNEL_NODE_PARAMS=SimpleNamespace,
+    CUDA_MEMCPY3D=SimpleNamespace,
+    CUmemorytype=SimpleNamespace(CU_MEMORYTYPE_DEVICE=2),
 )
 _numbers = count(1)
 
@@ -180,6 +182,10 @@ class GraphDriver:
 
     def cuGraphLaunch(self, executable, _stream):
         self.launched.append(self.objects[executable])
+        for node in self.objects[executable].nodes:
+            run = getattr(getattr(node, "like", None), "run", None)
+            if run is not None:
+                run()
 
     def cuGraphExecDestroy(self, executable):
         del self.objects[executable]

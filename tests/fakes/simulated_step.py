@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.physics import Phase
-from ptxbench.devices.step import NOTHING, SLEEP, SLEEP_NS, StepNode
+from ptxbench.devices.step import NOTHING, SLEEP, SLEEP_NS, UNDO, StepNode
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.rate_limited import RateLimitedReader
 from ptxbench.sensors.sampler import Sampler
@@ -17,6 +17,8 @@ from ptxbench.sensors.trace import KernelWindow
 GAP_S = 1e-6
 # What waits between launches, and one thread that sleeps, add to the static power.
 GAP_W, SLEEP_W = 15.0, 4.0
+# What writing memory back takes.
+UNDO_S, UNDO_W = 30e-6, 120.0
 
 
 class ReplayingGpu(SimulatedGpu):
@@ -90,6 +92,9 @@ class SimulatedStep:
     extra_gap_s: float = 0.0
     state: float = 0.0
     counter: int = 0
+    kept: tuple[float, int] = (0.0, 0)
+    cannot_look: bool = False
+    is_full: bool = False
     restored: int = 0
     orders: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -107,6 +112,19 @@ class SimulatedStep:
     def restore(self) -> None:
         self.restored += 1
         self.state, self.counter = 0.0, 0
+
+    def find_changing(self, order: Sequence[int]) -> int:
+        if self.cannot_look:
+            return -1
+        replay = self.replay(order)
+        replay.change()
+        before = (self.state, self.counter)
+        replay.change()
+        return self.saved_bytes if (self.state, self.counter) != before else 0
+
+    def keep_changing(self) -> bool:
+        self.kept = (self.state, self.counter)
+        return not self.is_full
 
     def changed_bytes(self) -> int:
         return 0 if self.state == 0.0 else self.saved_bytes
@@ -131,6 +149,9 @@ class SimulatedReplay:
         for number in self.order:
             if number == SLEEP:
                 time_s, energy_j = time_s + SLEEP_NS * 1e-9, energy_j + SLEEP_NS * 1e-9 * SLEEP_W
+            elif number == UNDO:
+                step.state, step.counter = step.kept
+                time_s, energy_j = time_s + UNDO_S, energy_j + UNDO_S * UNDO_W
             elif number != NOTHING:
                 launch = step.launches[number]
                 weakened = 1 / (1 + step.state)
@@ -141,6 +162,15 @@ class SimulatedReplay:
             gap_s = GAP_S + (self.extra_gap_s if number >= 0 else 0.0)
             time_s, energy_j = time_s + gap_s, energy_j + gap_s * GAP_W
         step.gpu.draw(Phase(time_s * step.gpu._physics.governor.full_mhz * 1e6, energy_j))
+
+    def change(self) -> None:
+        """Change the memory, in no time."""
+        step = self.step
+        for number in self.order:
+            if number >= 0:
+                launch = step.launches[number]
+                step.state += launch.growth
+                step.counter = 0 if launch.zeroes else step.counter + launch.counts
 
     def close(self) -> None:
         self.is_closed = True

@@ -10,13 +10,23 @@ from dataclasses import replace
 from ptxbench.attribute.replay.kinds import Kind, with_fills
 from ptxbench.attribute.replay.plan import SETTINGS, ReplaySettings, Wanted, next_idle_share, plan_kind
 from ptxbench.attribute.replay.profile import Measured, measured, step_energy, wanted_of
-from ptxbench.attribute.replay.replayed import AFTER, BEFORE, GAPS, IDLE, Beside, ProfileFolder, ReplayRun
-from ptxbench.devices.step import NOTHING, SLEEP, Replay, Step, StepGpu
+from ptxbench.attribute.replay.replayed import (
+    AFTER,
+    BEFORE,
+    GAPS,
+    IDLE,
+    Beside,
+    ProfileFolder,
+    ReplayRun,
+    undo_name,
+)
+from ptxbench.devices.step import NOTHING, SLEEP, UNDO, Replay, Step, StepGpu
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.settled_run import SETTLE, BoardLimits, KernelPower, kernel_power, launches_in
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
 
 _SLEEPS = 128
+_UNDOS = 32
 _NS_PER_S = 1e9
 # Calls by which it is found how often a graph fits a window.
 _TIMED_CALLS = 3
@@ -53,6 +63,7 @@ class StepMeasurement:
         self._window_s = max(settings.window_s, settle_s + settings.readings * sensor.refresh_s)
         self._whole = step.whole()
         self._whole_s = math.nan
+        self._changing, self._undo_s = 0, 0.0
         self._kind_of = {
             node: number for number, kind in enumerate(folder.step.kinds) for node in kind.instances
         }
@@ -103,8 +114,7 @@ class StepMeasurement:
         return self._recorded(ReplayRun(name, 0, 1), self._whole, self._whole_s, windows_s)
 
     def _beside(self, run: ReplayRun, order: Sequence[int]) -> Measured:
-        """Measure launches that no kind has."""
-        self._say(run.name)
+        """Measure what no kind has."""
         self._warm(self._settings.warm_s)
         return self._replayed(run, order, (self._window_s,))
 
@@ -115,10 +125,19 @@ class StepMeasurement:
         """
         nodes = self._step.nodes
         launches = [with_fills(nodes, instance) for instance in kind.instances]
+        order = [node for launch in launches for node in launch]
+        if not attempt:
+            self._look(number, kind, order)
         self._step.restore()
         self._warm(self._settings.warm_s)
-        first_s, launch_s = self._timed(kind, [node for launch in launches for node in launch])
-        plan = plan_kind(launches, launch_s, idle_share, self._settings)
+        first_s, launch_s = self._timed(kind, order)
+        undo_s, every = self._undo_s, 0
+        if undo_s:
+            # Before each launch where that is short, as of a counter; else before each round of them.
+            launch_s = max(launch_s, first_s / kind.calls)
+            every = 1 if undo_s <= launch_s else len(launches)
+            launch_s += undo_s / every
+        plan = plan_kind(launches, launch_s, idle_share, self._settings, undo_every=every)
         name = f"kind {number}" + (f", attempt {attempt + 1}" if attempt else "")
         run = ReplayRun(
             name,
@@ -128,6 +147,7 @@ class StepMeasurement:
             number,
             idle_share,
             beside=self._beside_of(number, plan.order),
+            undone=plan.order.count(UNDO) if self._changing >= 0 else -1,
             first_s=first_s,
         )
         self._begin(kind)
@@ -146,6 +166,19 @@ class StepMeasurement:
             return first_s, self._gpu.time_calls_s(replay, _TIMED_CALLS) / _TIMED_CALLS / kind.calls
         finally:
             replay.close()
+
+    def _look(self, number: int, kind: Kind, order: Sequence[int]) -> None:
+        """See whether a kind changes what it reads, and measure what it takes to write that back."""
+        self._begin(kind)
+        self._changing, self._undo_s = self._step.find_changing(order), 0.0
+        if self._changing <= 0:
+            return
+        self._begin(kind)
+        if not self._step.keep_changing():
+            self._changing = -1
+            return
+        run = ReplayRun(undo_name(number), 0, _UNDOS)
+        self._undo_s = self._beside(run, [UNDO] * _UNDOS).graph_s / _UNDOS
 
     def _begin(self, kind: Kind) -> None:
         """Let the memory be as it is in the step before the first launch of a kind."""

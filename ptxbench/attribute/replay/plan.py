@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxbench.devices.step import SLEEP, SLEEP_NS
+from ptxbench.devices.step import SLEEP, SLEEP_NS, UNDO
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ def plan_kind(
     launch_s: float,
     idle_share: float = 0.0,
     settings: ReplaySettings = SETTINGS,
+    *,
+    undo_every: int = 0,
 ) -> Plan:
     """Return a graph of all launches of a kind, in the order of the step, again and again.
 
@@ -71,7 +73,11 @@ def plan_kind(
         launch_s: About how long one takes, with its fills.
         idle_share: Share of the time that is spent asleep.
         settings: How long a graph is.
+        undo_every: After how many launches what they changed is written back; 0: never.
     """
+    if undo_every:
+        undo = ((UNDO,) if n % undo_every == 0 else () for n in range(len(launches)))
+        launches = [(*before, *launch) for before, launch in zip(undo, launches, strict=True)]
     round_s, nodes = len(launches) * launch_s, sum(map(len, launches))
     copies = max(1, min(math.ceil(settings.graph_s / round_s), settings.most_nodes // nodes))
     every = list(launches) * copies

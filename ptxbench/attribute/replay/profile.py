@@ -16,7 +16,15 @@ import numpy as np
 
 from ptxbench.attribute.replay.kinds import Kind
 from ptxbench.attribute.replay.plan import SETTINGS, Attempt, ReplaySettings, Wanted, difference_from_step
-from ptxbench.attribute.replay.replayed import AFTER, BEFORE, GAPS, IDLE, ProfileFolder, ReplayRun
+from ptxbench.attribute.replay.replayed import (
+    AFTER,
+    BEFORE,
+    GAPS,
+    IDLE,
+    ProfileFolder,
+    ReplayRun,
+    undo_name,
+)
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
@@ -31,6 +39,7 @@ _TAKEN_OFF_ERROR = 0.01
 # How many times longer the first launches may take, and how much longer beside: their code and their operands
 # are in no cache yet, and the host has only begun to launch.
 _EARLY, _EARLY_S = 2.0, 30e-6
+_UNSEEN = "it works on too much memory to see, or to undo, what it changes of what it reads"
 
 
 @dataclass(frozen=True)
@@ -269,7 +278,8 @@ def profile_of(folder: ProfileFolder, settings: ReplaySettings = SETTINGS) -> Pr
     of_kind = {one.run.kind: one for one in found.values() if one.run.kind >= 0 and one.run.is_final}
     step = step_energy([found[name] for name in (BEFORE, AFTER) if name in found])
     exponent = architecture_of(gpu.target).clock_exponent.value
-    rows = kind_rows(kept.kinds, of_kind, step, found[IDLE], exponent)
+    undos = {number: found[undo_name(number)] for number in of_kind if undo_name(number) in found}
+    rows = kind_rows(kept.kinds, of_kind, step, found[IDLE], exponent, undos)
     rows, notes = with_gaps(rows, step, found[GAPS])
     if check.objection:
         rows = tuple(replace(r, status=Status.SENSOR_IMPLAUSIBLE, reason=check.objection) for r in rows)
@@ -319,6 +329,7 @@ def kind_rows(
     step: StepEnergy,
     idle: Measured,
     clock_exponent: float,
+    undos: Mapping[int, Measured] | None = None,
 ) -> tuple[ProfileRow, ...]:
     """Return a row for each kind.
 
@@ -328,13 +339,14 @@ def kind_rows(
         step: The step.
         idle: What times asleep gave.
         clock_exponent: Exponent by which the dynamic energy of a kernel grows with the clock.
+        undos: Of kinds whose memory is written back, what that takes, by their numbers.
     """
     rows: dict[int, ProfileRow] = {}
     # What stands beside others, such as fills, has nothing beside itself.
     for number in sorted(range(len(kinds)), key=lambda n: n in found and bool(found[n].run.beside)):
         kind, one = kinds[number], found.get(number)
         rows[number] = (
-            _kind_row(kind, one, rows, step, idle, clock_exponent)
+            _kind_row(kind, one, rows, step, idle, clock_exponent, (undos or {}).get(number))
             if one is not None
             else ProfileRow(
                 kind.name,
@@ -357,11 +369,15 @@ def _kind_row(
     step: StepEnergy,
     idle: Measured,
     clock_exponent: float,
+    undo: Measured | None,
 ) -> ProfileRow:
     run = one.run
     sleep_s = idle.graph_s / idle.run.sleeps * run.sleeps
     beside_s = sum(others[other.kind].launch_s * other.launches for other in run.beside)
     beside_j = sum(others[other.kind].launch_j * other.launches for other in run.beside)
+    if undo is not None:
+        undo_s = undo.graph_s / undo.run.launches * run.undone
+        beside_s, beside_j = beside_s + undo_s, beside_j + undo.power_w * undo_s
     launch_s = (one.graph_s - sleep_s - beside_s) / run.launches
     energy_j = (one.power_w * one.graph_s - idle.power_w * sleep_s - beside_j) / run.launches
     error_j = math.hypot(
@@ -389,7 +405,7 @@ def _kind_row(
         energy_j * kind.calls,
         half_j * kind.calls,
         status,
-        "; ".join(filter(None, (one.reason, early, note))),
+        "; ".join(filter(None, (one.reason, early, note, _UNSEEN if run.undone < 0 else ""))),
         one.clock_mhz,
         run.idle_share,
     )

@@ -45,6 +45,8 @@ class ReplayRun:
         idle_share: Share of the time asleep that was aimed at.
         is_final: Whether it counts; of a kind that needs idle time the last attempt does.
         beside: Fills that the launches of the kind need.
+        undone: How often memory that the kind changes was written back in the graph; what that takes has a
+            recording of its own (`undo_name`). -1 where it was too much memory to see whether it changes.
         first_s: Time of all launches of the kind, each once, on the memory that the step leaves them; NaN
             where it was not measured.
     """
@@ -57,7 +59,13 @@ class ReplayRun:
     idle_share: float = 0.0
     is_final: bool = True
     beside: tuple[Beside, ...] = ()
+    undone: int = 0
     first_s: float = math.nan
+
+
+def undo_name(kind: int) -> str:
+    """Return the name of the recording of what writes back the memory that a kind changes."""
+    return f"undo {kind}"
 
 
 @dataclass(frozen=True)
