@@ -2,6 +2,7 @@
 
     import ptxbench
 
+    print(ptxbench.cost("fma.rn.f32"))
     with ptxbench.open_gpu("simulated") as gpu:
         print(ptxbench.measure(gpu, "fma.rn.f32"))
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ptxbench.api.measurement import Measurement
     from ptxbench.api.measuring import measure, measure_table
     from ptxbench.api.monitor import EnergyMonitor, Window
-    from ptxbench.api.table import Table, load_run, load_table
+    from ptxbench.api.table import Table, cost, load_run, load_table
     from ptxbench.api.tuning import TunedKernel, TunedVariant, tune_kernel
     from ptxbench.api.window_energy import GpuEnergy, GpuLostError, WindowEnergy
     from ptxbench.attribute.replay.profile import Profile, ProfileRow
@@ -47,6 +48,7 @@ _HOMES = {
     "Window": "api.monitor",
     "WindowEnergy": "api.window_energy",
     "count": "api.counting",
+    "cost": "api.table",
     "estimate_kernel": "api.kernel",
     "load_run": "api.table",
     "load_table": "api.table",
@@ -75,6 +77,7 @@ __all__ = [
     "Window",
     "WindowEnergy",
     "__version__",
+    "cost",
     "count",
     "estimate_kernel",
     "load_run",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import TableRow, TrialRecord
 
-_PJ_PER_NJ = 1e3
+_J_PER_PJ = 1e-12
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class Measurement:
         By `arafa`: Eq. 1 of Arafa et al. (2020) with MTSM, mostly the board's power times the latency.
         """
         return self.row.energy_pj
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of one execution, J (`energy_pj`)."""
+        return self.energy_pj * _J_PER_PJ
 
     @property
     def half_width_pj(self) -> float:
@@ -83,6 +88,9 @@ class Measurement:
             InputError: The table was read without its trials, or they cannot be read.
         """
         return tuple(trial for trial in self._trials() if trial.subject == self.row.subject)
+
+    def __repr__(self) -> str:
+        return f"<Measurement {self}>"
 
     def __str__(self) -> str:
         what = f"{self.row.instruction} -{self.row.opt_level} {self.row.protocol} {self.row.operands_text}"

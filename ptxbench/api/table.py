@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptxbench.api.measurement import Measurement
-from ptxbench.catalogue.search import search
-from ptxbench.core.condition import lanes_key, operands_text
+from ptxbench.catalogue.search import nothing_fits, search
+from ptxbench.core.condition import lanes_key
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
@@ -104,8 +104,7 @@ class Table:
         name = self._name(instruction)
         found = self._by_key.get((name, opt_level, protocol, operands, *lanes_key(lanes)))
         if found is None:
-            condition = f"-{opt_level} {protocol} {operands_text(operands, lanes)}"
-            raise NoSuchRowError(self._missing(name, condition))
+            raise NoSuchRowError(self._missing(name, opt_level, protocol, operands, lanes))
         return found
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -166,11 +165,13 @@ class Table:
             raise NoSuchRowError(f"{typed!r} stands for {len(fitting)} instructions; name one of {several}")
         return fitting[0] if fitting else typed
 
-    def _missing(self, instruction: str, condition: str) -> str:
-        there = [one for one in self._rows if one.instruction == instruction]
+    def _missing(self, instruction: str, *condition: str | int) -> str:
+        there = [one.row for one in self._rows if one.instruction == instruction]
         if there:
-            named = [f"-{r.opt_level} {r.protocol} {r.operands_text}" for r in (one.row for one in there)]
-            return f"the table has {instruction} not {condition}, but {', '.join(named)}"
+            names = "opt_level", "protocol", "operands", "lanes"
+            asked = ", ".join(f"{name}={value!r}" for name, value in zip(names, condition, strict=True))
+            keys = [(str(r.opt_level), str(r.protocol), str(r.operands), *lanes_key(r.lanes)) for r in there]
+            return f"the table has {instruction} not with {asked}, but with {', '.join(map(str, keys))}"
         close = sorted({o.instruction for o in self._rows if o.instruction.startswith(instruction[:3])})
         hint = f"; it has {', '.join(close[:_NAMES_SHOWN])}" if close else ""
         return f"the table has no {instruction!r}{hint}"
@@ -205,6 +206,41 @@ def load_table(table: str | Path = "h200") -> Table:
     """
     atlas = open_atlas(table)
     return Table(atlas.rows, atlas.manifest, path=atlas.path)
+
+
+def cost(
+    instruction: str,
+    *,
+    table: str | Path = "h200",
+    opt_level: str = "O3",
+    protocol: str = "dynamic",
+    operands: str = "random",
+    lanes: int = WARP,
+) -> Measurement:
+    """Look up what an instruction costs; no GPU is needed, and only its rows are read.
+
+        fma = ptxbench.cost("fma.rn.f32")
+        print(fma.energy_pj, fma.interval_pj, ptxbench.cost("fma.rn.f32", table="h100").energy_pj)
+
+    Args:
+        instruction: Its name, or what `ptxbench cost` finds it by, such as its PTX or SASS, if that stands
+            for one instruction of the table.
+        table: "h100" or "h200", the tables that come with ptxbench, or a run folder.
+        opt_level: Optimization level.
+        protocol: Measuring protocol.
+        operands: Operand pattern.
+        lanes: Active lanes of each warp.
+
+    Raises:
+        NoSuchRowError: The table has no such row, or several; a KeyError and an InputError.
+        InputError: There is no such table or instruction, or a file of it does not fit.
+    """
+    selection = search((instruction,))
+    atlas = open_atlas(table, selection.has)
+    if not any(map(selection.has, atlas.names)):
+        raise NoSuchRowError(nothing_fits(instruction, atlas.names))
+    found = Table(atlas.rows, atlas.manifest, path=atlas.path)
+    return found.find(instruction, opt_level=opt_level, protocol=protocol, operands=operands, lanes=lanes)
 
 
 def _cells(one: Measurement) -> str:

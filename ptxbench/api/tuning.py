@@ -86,6 +86,9 @@ class TunedKernel(Sequence[TunedVariant]):
             raise InputError(f"no variant counts: {reason}")
         return self._variants[0]
 
+    def __repr__(self) -> str:
+        return f"<TunedKernel {len(self)} of {self.searched} variants, {self._best} count>"
+
     def __len__(self) -> int:
         return len(self._variants)
 

@@ -124,6 +124,9 @@ class WindowEnergy:
         sentences = [(gpu, text) for gpu in self.gpus for text in (gpu.reason, *gpu.notes) if text]
         return tuple(f"{gpu.gpu}: {text}" for gpu, text in sentences)
 
+    def __repr__(self) -> str:
+        return f"<WindowEnergy {self}>"
+
     def __str__(self) -> str:
         text = f"{self.name}: {energy_text(self.energy_j, self.interval_j, self.time_s)}"
         reasons = [f"{gpu.gpu}: {gpu.reason}" for gpu in self.gpus if gpu.reason]

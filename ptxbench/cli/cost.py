@@ -31,6 +31,7 @@ class _Options:
         ptx_type: Take only this register type, such as f32.
         opcode: Take only instructions that become this SASS opcode at -O0 or -O3.
         form: Print this format (default: text).
+        is_why: Print below the table why a row has no number, or what to know about the one that it has.
     """
 
     patterns: OptionalPatterns = ()
@@ -41,6 +42,7 @@ class _Options:
     opcode: Annotated[str, Opt(flag="--sass")] = ""
     target: Annotated[str | None, target_of("default: any")] = None
     form: Annotated[str | None, Opt(kind=FormatName(), flag="--format")] = None
+    is_why: Annotated[bool, Opt(flag="--why")] = False
     all_rows: AllRows = False
     as_json: Json = False
 
@@ -100,6 +102,7 @@ def _print_costs(found: Selection, selection: Selection, options: _Options, form
         costs_text,
         find_costs,
         reached,
+        reasons_text,
     )
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.shipped import shipped_names, table_name
@@ -117,6 +120,8 @@ def _print_costs(found: Selection, selection: Selection, options: _Options, form
         click.echo(costs_report(form, selection, opened, all_rows=options.all_rows), file=as_written())
     else:
         shown = costs if options.all_rows or selection.is_exact else reached(costs) or costs
-        click.echo(costs_text(shown, opened, output_width()))
+        click.echo(costs_text(shown, opened, output_width(), is_short=options.is_why))
+        if options.is_why:
+            click.echo(f"\n{reasons_text(shown, output_width())}")
         if len(shown) < len(costs):
             click.echo(f"{len(costs) - len(shown)} more rows that no board has reached (--all-rows)")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ptxbench import __version__
 from ptxbench.cli.terminal import harmless_streams
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.version import VERSION
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -173,7 +173,7 @@ def _present(words: list[str]) -> list[str]:
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="ptxbench")
+@click.version_option(VERSION, prog_name="ptxbench")
 @click.pass_context
 def group(context: click.Context) -> None:
     """Measure what every PTX instruction costs in energy on an NVIDIA GPU.

@@ -224,7 +224,11 @@ def takes(options: Callable[P, Options]) -> Callable[[Callable[[Options], Result
                 if now[old] in given:
                     raise ArgumentError(old, f"is now called {now[old]}; give that alone")
                 given[now[old]] = given.pop(old)
-            made = options(*args, **given)
+            try:
+                made = options(*args, **given)
+            except TypeError as error:
+                text = str(error).replace(f"{options.__name__}.__init__()", f"{function.__name__}()")
+                raise TypeError(text) from None
             check(made)
             return function(made)
 

@@ -26,6 +26,31 @@ class Status(StrEnum):
     WITHDRAWN = "withdrawn"
 
     @property
+    def meaning(self) -> str:
+        """What it means, in a few words; docs/reference/files.md has the limits."""
+        return _MEANINGS[self]
+
+    @property
     def has_number(self) -> bool:
         """Whether a row of this status has an energy, be it one that is known badly."""
         return self in (Status.OK, Status.IMPRECISE)
+
+
+_MEANINGS = {
+    Status.OK: "the number is valid",
+    Status.IMPRECISE: "the trials leave the number open by more than 10%",
+    Status.GATE_FAILED: "the machine code, or what it computes, is not what the catalogue says",
+    Status.THROTTLED: "power limit or heat slowed the GPU down",
+    Status.CLOCK_DRIFT: "its trials ran at different clocks",
+    Status.SENSOR_STALE: "the sensor gave nothing new while the kernel ran",
+    Status.SENSOR_IMPLAUSIBLE: "the sensor's readings cannot be true",
+    Status.WINDOW_TOO_SHORT: "too few readings after the power had settled",
+    Status.NOT_LINEAR: "twice the copies do not take twice the energy",
+    Status.UNEVEN_POWER: "some SMs ended long before others",
+    Status.FOREIGN_PROCESS: "another process was on the GPU",
+    Status.BELOW_RESOLUTION: "too little to tell it from zero",
+    Status.LAUNCH_FAILED: "the kernel could not be loaded, or ended in an error",
+    Status.NOT_SUPPORTED: "the GPU does not have the instruction, or not under this condition",
+    Status.NOT_REACHED: "the time given ended first",
+    Status.WITHDRAWN: "known to be wrong",
+}

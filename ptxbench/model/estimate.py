@@ -102,6 +102,12 @@ class KernelEstimate:
     notes: tuple[str, ...]
     answers: tuple[NullAnswer, ...] = ()
 
+    def __repr__(self) -> str:
+        interval = f"{self.low_j:.3g} to {self.high_j:.3g}"
+        return (
+            f"<KernelEstimate {self.kernel}: {self.energy_j:.3g} J (95%: {interval}) in {self.time_s:.3g} s>"
+        )
+
 
 @dataclass(frozen=True)
 class Machine:

@@ -54,7 +54,7 @@ def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel 
         InputError: The file cannot be read, is a cubin for another GPU, or has not this one kernel.
         ToolError: ptxas or nvdisasm is missing, or refused the file.
     """
-    return kernel_in(read_bytes(path), str(path), name, table, opt_level)
+    return kernel_in(read_bytes(path, "name a .ptx or .cubin file"), str(path), name, table, opt_level)
 
 
 def kernel_in(

@@ -16,6 +16,7 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.printable import render_csv
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
+from ptxbench.core.wrap import wrapped
 from ptxbench.model.atlas import LOAD_INCLUDES, Atlas
 from ptxbench.model.rates import Rate, rates
 from ptxbench.model.reference_clock import at_reference_clock
@@ -124,18 +125,43 @@ def reached(costs: Sequence[Cost]) -> tuple[Cost, ...]:
     return tuple(cost for cost in costs if cost.status != Status.NOT_REACHED)
 
 
-def costs_text(costs: Sequence[Cost], tables: Sequence[Atlas], width: int | None) -> str:
+def costs_text(
+    costs: Sequence[Cost], tables: Sequence[Atlas], width: int | None, *, is_short: bool = False
+) -> str:
     """Return the rows as a table for people, and below it where each table was measured.
 
     Args:
         costs: The rows.
         tables: The tables that they are from.
         width: Columns of the terminal, None where there is none.
+        is_short: Whether the status is its word alone, as `reasons_text` says the rest.
     """
+    if is_short:
+        costs = [replace(cost, reason="") for cost in costs]
     columns = _columns(costs)
     cells = map(_cells, costs)
     body = render_table(columns, [[one[column.heading] for column in columns] for one in cells], width)
     return "\n".join((body, "", *(line for table in tables for line in _origin_lines(table, costs))))
+
+
+def reasons_text(costs: Sequence[Cost], width: int | None) -> str:
+    """Return why rows have no number, or what to know about the one that they have.
+
+    Args:
+        costs: The rows.
+        width: Columns of the terminal, None where there is none.
+    """
+    alike: dict[str, dict[str, list[str]]] = {}
+    for cost in costs:
+        condition = operands_text(cost.operands, cost.lanes)
+        row = f"{cost.table} {cost.instruction} -{cost.opt_level} {condition}"
+        alike.setdefault(cost.status, {}).setdefault(cost.reason, []).append(row)
+    lines = []
+    for status, by_reason in alike.items():
+        lines.append(f"{status}: {Status(status).meaning}")
+        for reason, rows in by_reason.items():
+            lines += [f"  {reason or 'nothing to add'}", *(f"    {row}" for row in rows)]
+    return "\n".join(part for line in lines for part in (wrapped(line, width) if width else [line]))
 
 
 def costs_document(costs: Sequence[Cost], tables: Sequence[Atlas]) -> dict[str, object]:

@@ -58,7 +58,10 @@ def test_a_word_for_several_instructions_is_no_row():
 
 
 def test_a_row_that_is_not_there_is_named_with_what_is(table):
-    with pytest.raises(NoSuchRowError, match=r"add\.f32 not -O3 dynamic zeros, but -O3 dynamic random"):
+    with pytest.raises(
+        NoSuchRowError,
+        match=r"add\.f32 not with opt_level='O3', .*'zeros'.*, but with \('O3', 'dynamic', 'random'",
+    ):
         table.find("add.f32", operands="zeros")
     with pytest.raises(KeyError, match=r"no 'add\.f64'; it has add\.f32"):
         table["add.f64"]
@@ -92,7 +95,7 @@ def test_the_table_that_comes_with_ptxbench_is_found_by_name():
     table = load_table("h200")
     assert table.gpu.name == "NVIDIA H200"
     assert table["fma.rn.f32"].energy_pj == pytest.approx(14.4, abs=0.2)
-    assert table["fma.rn.f32"].half_width_pj < 0.1
+    assert table["fma.rn.f32"].half_width_pj < 0.15
 
 
 @pytest.mark.parametrize("name", ["h100", "h200"])

@@ -267,3 +267,15 @@ def test_an_energy_at_another_clock_is_given_at_the_full_one_too(capsys):
     text = printed(capsys, name, "--table", "h100")
     assert "at full clock: the energy at 1980 MHz, by clock^gamma, gamma 1.5 ± 0.5" in text
     assert "at full clock" not in printed(capsys, "add.u32")
+
+
+def test_why_says_the_reasons_below_and_what_each_status_means(capsys):
+    assert run(["cost", "xor.b32", "--table", "h200", "--why"]) == 0
+    table, why = capsys.readouterr().out.split("\nok: the number is valid\n")
+    assert all(line.endswith("  ok") for line in table.splitlines()[1:] if line.startswith("xor.b32"))
+    assert "  excluded trials: 4 at an unknown drift level\n    h200 xor.b32 -O3 random\n" in why
+    assert "  nothing to add\n    h200 xor.b32 -O0 random\n" in why
+
+
+def test_every_status_has_a_meaning():
+    assert all(status.meaning for status in Status)
