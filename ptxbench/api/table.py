@@ -170,7 +170,10 @@ class Table:
         if there:
             names = "opt_level", "protocol", "operands", "lanes"
             asked = ", ".join(f"{name}={value!r}" for name, value in zip(names, condition, strict=True))
-            keys = [(str(r.opt_level), str(r.protocol), str(r.operands), *lanes_key(r.lanes)) for r in there]
+            keys = [
+                (*map(str, (r.opt_level, r.protocol, r.operands)), r.lanes)[: 3 + (r.lanes != WARP)]
+                for r in there
+            ]
             return f"the table has {instruction} not with {asked}, but with {', '.join(map(str, keys))}"
         close = sorted({o.instruction for o in self._rows if o.instruction.startswith(instruction[:3])})
         hint = f"; it has {', '.join(close[:_NAMES_SHOWN])}" if close else ""

@@ -53,7 +53,7 @@ def test_fewer_lanes_are_rows_of_their_own_in_a_table(gpu, tmp_path):
     assert read["fma.rn.f32", "O3", "dynamic", "random", 8].energy_pj == pytest.approx(
         few.energy_pj, rel=1e-5
     )
-    with pytest.raises(ptxbench.InputError, match=r"not with .*lanes=16, but .*'random', 'lanes8'\)"):
+    with pytest.raises(ptxbench.InputError, match=r"not with .*lanes=16, but .*'random', 8\)"):
         table.find("fma.rn.f32", lanes=16)
 
 
