@@ -190,10 +190,11 @@ def _entries(instruction: Instruction, prefix: str) -> tuple[Entry, ...]:
 
 def _render(family: str, target: Target, **values: object) -> str:
     """Render one template with what every template may use, and `values`."""
+    name = f"{family}{TEMPLATE_SUFFIX}"
     try:
         return (
-            _environment()
-            .get_template(f"{family}{TEMPLATE_SUFFIX}")
+            _environment(sandboxed=name in OWN_FILES)
+            .get_template(name)
             .render(
                 slot=_slot_offset,
                 sets=SETS,
@@ -207,7 +208,7 @@ def _render(family: str, target: Target, **values: object) -> str:
     except jinja2.TemplateNotFound as error:
         raise InputError(f"no template {error.name} in ptx_templates") from error
     except jinja2.TemplateError as error:
-        raise InputError(f"template {family}{TEMPLATE_SUFFIX}: {error}") from error
+        raise InputError(f"template {name}: {error}") from error
 
 
 def _all_copies(texts: Sequence[str], copies: int) -> str:
@@ -260,10 +261,11 @@ def _align(instruction: re.Match[str]) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(*, sandboxed: bool = False) -> jinja2.Environment:
     # PTX is no HTML: nothing is escaped, and only catalogue values that were checked at load get here. A run
-    # of someone else may hold a template: it gets at nothing but what it is given.
-    return SandboxedEnvironment(
+    # of someone else may hold a template: it gets at nothing but what it is given, and takes twice the time.
+    kind = SandboxedEnvironment if sandboxed else jinja2.Environment
+    return kind(
         loader=jinja2.FunctionLoader(_template_text),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -81,7 +81,7 @@ def _seen(ptx: str, opcode: str, operands: npt.NDArray[np.uint8]) -> Iterable[li
             machine.execute(line)
         for number in range(_PASSES_BEFORE + _PASSES):
             for line in loop:
-                own = line.opcode.text == opcode and machine.holds(line).all()
+                own = line.opcode.text == opcode and (not line.guard or machine.holds(line).all())
                 if own and number >= _PASSES_BEFORE and (read := _read(machine, line)):
                     seen[line.operands[0]].append(np.array(read))
                 machine.execute(line)

@@ -48,7 +48,7 @@ def source(result, name):
     ],
 )
 def test_simulated_truth_is_recovered_within_1_percent(hidden):
-    session = Session(hidden, kernels=60, sensor_noise_w=0.05, call_s=0.0107)
+    session = Session(hidden, kernels=40, sensor_noise_w=0.05, call_s=0.0107)
     result = validate(session.capture(), session.log())
     fit = result.sources[0].fit
     assert fit.gain.value == pytest.approx(hidden.gain, rel=0.01)
