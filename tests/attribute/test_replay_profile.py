@@ -156,6 +156,14 @@ def test_at_any_width_the_name_comes_first_and_nothing_is_cut(measured):
         assert any(line.lstrip().startswith("gemm") for line in lines)
 
 
+def test_the_interval_stays_longer_than_what_follows_from_other_columns(measured):
+    _, profile, _ = measured
+    narrow = next(line for line in text(profile, 72).splitlines() if line.startswith("kernel"))
+    assert "±" in narrow
+    assert "status" in narrow
+    assert "grid x block" not in narrow
+
+
 def test_the_document_is_json_and_whole(measured):
     _, profile, _ = measured
     plain = json.loads(json.dumps(document(profile)))

@@ -13,18 +13,20 @@ from ptxbench.core.wrap import wrapped
 from ptxbench.devices.step import NodeType, StepNode
 from ptxbench.report.text_table import Column, Kind, render_table
 
-_LONGEST_NAME = 56
+_LONGEST_NAME, _SHORTEST_NAME = 56, 28
+# Columns of a terminal that the figures beside a name need.
+_FIGURES = 46
 _COLUMNS = (
     Column("kernel"),
     Column("grid x block", Kind.NUMBER, drop=1),
     Column("mJ a step", Kind.NUMBER),
-    Column("±", Kind.NUMBER, drop=3),
+    Column("±", Kind.NUMBER, drop=5),
     Column("share", Kind.NUMBER),
-    Column("calls", Kind.NUMBER, drop=5),
-    Column("us", Kind.NUMBER, drop=6),
+    Column("calls", Kind.NUMBER, drop=3),
+    Column("us", Kind.NUMBER, drop=4),
     Column("mJ a launch", Kind.NUMBER, drop=2),
-    Column("W", Kind.NUMBER, drop=7),
-    Column("status", Kind.STATUS, drop=4),
+    Column("W", Kind.NUMBER, drop=6),
+    Column("status", Kind.STATUS),
 )
 _ARGUMENTS = re.compile(r"<[^<>]*>")
 _NAMESPACES = re.compile(r"^(?:\(anonymous namespace\)::|[A-Za-z_]\w*::)+")
@@ -61,7 +63,8 @@ def text(profile: Profile, width: int | None) -> str:
         profile: The profile.
         width: Columns of the terminal; None: as wide as needed.
     """
-    table = render_table(_COLUMNS, [_cells(profile, row) for row in profile.rows], width)
+    longest = _LONGEST_NAME if width is None else max(_SHORTEST_NAME, min(_LONGEST_NAME, width - _FIGURES))
+    table = render_table(_COLUMNS, [_cells(profile, row, longest) for row in profile.rows], width)
     lines = [*head(profile), "", table, "", *foot(profile)]
     if width is None:
         return "\n".join(lines)
@@ -135,11 +138,11 @@ def _row_document(profile: Profile, row: ProfileRow) -> dict[str, Any]:
     return plain
 
 
-def _cells(profile: Profile, row: ProfileRow) -> list[str]:
+def _cells(profile: Profile, row: ProfileRow, longest: int) -> list[str]:
     shape = launch_shape(row.kind.node) if row.kind is not None else ""
     status = str(row.status) + (f": {row.reason}" if row.reason else "")
     return [
-        short_name(row.name) if row.kind is not None else row.name,
+        short_name(row.name, longest) if row.kind is not None else row.name,
         shape,
         _number(row.energy_j * 1e3),
         _number(row.half_j * 1e3, 2),
