@@ -34,6 +34,8 @@ _REFUSED = {
 }
 # Memory that is looked at on the host to see what of it changes: some tenths of a second.
 _MOST_WATCHED_BYTES = 2 << 30
+# The driver takes pitches of less than 2 GiB.
+_MOST_COPIED_BYTES = 1 << 30
 # CU_LAUNCH_PARAM_END, _BUFFER_POINTER and _BUFFER_SIZE.
 _END, _BUFFER, _BUFFER_SIZE = 0, 1, 2
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
@@ -213,7 +215,8 @@ class CudaStep:
             return -1
         replay = self.replay(order)
         try:
-            self._changing = changing(self._driver.call, ranges, replay)
+            found = changing(self._driver.call, ranges, replay)
+            self._changing = tuple(piece for one in found for piece in one.pieces(_MOST_COPIED_BYTES))
         finally:
             replay.close()
         return sum(one.size for one in self._changing)
@@ -387,7 +390,8 @@ class CudaStep:
         params = types.CUDA_MEMCPY3D()
         params.srcMemoryType = params.dstMemoryType = types.CUmemorytype.CU_MEMORYTYPE_DEVICE
         params.srcDevice, params.dstDevice = copy, one.start
-        params.WidthInBytes, params.Height, params.Depth = one.size, 1, 1
+        params.WidthInBytes = params.srcPitch = params.dstPitch = one.size
+        params.Height = params.srcHeight = params.dstHeight = params.Depth = 1
         context = call("cuCtxGetCurrent")
         return call("cuGraphAddMemcpyNode", graph, after, len(after or ()), params, context)
 
