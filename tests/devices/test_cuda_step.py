@@ -178,10 +178,22 @@ def test_what_a_kernel_changes_of_what_it_reads_is_found_kept_and_written_back()
         (array.ctypes.data, 100)
     ] * 2
     assert driver.copies[first.params.srcDevice].tolist() == [3] * 100
-    assert (first.params.Height, first.params.Depth) == (1, 1)
+    assert (first.params.Height, first.params.Depth, first.params.srcPitch) == (1, 1, 100)
     assert [len(node.after) for node in nodes] == [0, 1, 1]
     step.close()
     assert not driver.copies
+
+
+def test_large_memory_is_written_back_in_parts_that_the_driver_takes(monkeypatch):
+    from ptxbench.devices import cuda_step
+
+    monkeypatch.setattr(cuda_step, "_MOST_COPIED_BYTES", 64)
+    array = np.ones(100, np.uint8)
+    driver = GraphDriver(array)
+    step = opened(driver, chain(doubling(array)))
+    assert step.find_changing([0]) == 100
+    assert step.keep_changing()
+    assert [node.params.WidthInBytes for node in added(driver, step, [UNDO])] == [64, 36]
 
 
 def test_without_room_for_what_changes_nothing_is_kept(monkeypatch):
