@@ -11,13 +11,17 @@ of `ptxbench cost`. Each is put between its marks. Exit codes are those of `ptxb
 from __future__ import annotations
 
 import argparse
+import io
 import math
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 from ptxbench.catalogue.starters import STARTERS
+from ptxbench.cli.main import run
 from ptxbench.core.condition import ARAFA, ARRAY_PATTERNS, DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
@@ -53,6 +57,14 @@ _FLOPS = (
     "mma.m16n8k32.s32.s8.s8.s32",
     "mma.m16n8k8.f64.f64.f64.f64",
 )
+# What one row is beside the work of one thread.
+_ONE_IS = {
+    "`fma.rn.f32`": ", 2 flops",
+    "`fma.rn.f64`": ", 2 flops",
+    "`fma.rn.f16x2`": ", 4 flops",
+    "`ld.global.u32`": ", 4 bytes: a hit in L1, at the address that the load before gave",
+}
+_COLUMNS = 90
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "nvidia-h200"
 
@@ -69,7 +81,7 @@ def main() -> int:
             path = ROOT / page
             write_text(path, with_part(path.read_text(encoding="utf-8"), name, text))
     else:
-        print(summary_table(rows), end="\n")
+        print(starter_table(rows), end="\n")
         print(tensor_table(), end="")
     if arguments.plot is not None:
         plot_energies(rows, info, arguments.plot)
@@ -83,8 +95,11 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
         rows: Rows that the README shows.
     """
     return {
-        ("README.md", "results"): summary_table(rows),
+        ("README.md", "results"): starter_table(rows),
         ("README.md", "tensor"): tensor_table(),
+        ("README.md", "cost"): printed("cost", "fma.rn.f32", "--table", "h200"),
+        ("README.md", "tensor-cost"): printed("cost", _TENSOR[3], "--table", "h100"),
+        ("README.md", "verify"): printed("verify", "fma.rn.f32", "popc.b32", "--target", "sm_90a"),
         ("docs/accuracy.md", "tensor"): flop_table(),
         ("docs/accuracy.md", "imprecise"): imprecise_rows(),
         ("docs/howto/look_up.md", "example"): cost_example(),
@@ -97,6 +112,27 @@ def with_part(page: str, name: str, text: str) -> str:
     head, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
     return f"{head}{begin}{text}{end}{after}"
+
+
+def printed(*words: str) -> str:
+    """Return what a command prints in a terminal, up to its first empty line, as a block of Markdown."""
+    out = io.StringIO()
+    with redirect_stdout(out), patch("ptxbench.report.text_table.width_of", return_value=_COLUMNS):
+        code = run(words)
+    assert code == 0, words  # noqa: S101 - of the lines above
+    table, _, _ = out.getvalue().partition("\n\n")
+    return f"```\n{table.rstrip()}\n```\n"
+
+
+def starter_table(rows: Sequence[TableRow]) -> str:
+    """Return the README's table of instructions, in Markdown, with what each row is the energy of."""
+    lines = summary_table(rows).splitlines()
+    found = []
+    for line in lines:
+        name, _, rest = line.removeprefix("| ").partition(" | ")
+        per = {"instruction": "per", "---": "---"}.get(name) or f"thread{_ONE_IS.get(name, '')}"
+        found.append(f"| {name} | {per} | {rest}")
+    return "\n".join(found) + "\n"
 
 
 def imprecise_rows() -> str:
@@ -163,7 +199,7 @@ def tensor_table() -> str:
     """Return the README's table of tensor products on H100s, in Markdown."""
     h100 = open_atlas("h100")
     lines = [
-        "| instruction | SASS at -O3 | executed by a | pJ a flop | on zeros | pJ an instruction | at MHz |",
+        "| instruction | SASS at -O3 | per | pJ a flop | on zeros | pJ an instruction | at MHz |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",
     ]
     for name in _TENSOR:

@@ -39,6 +39,9 @@ def commands_of(page):
     """Return what follows `ptxbench` in each command that a page shows."""
     lines = page.read_text().replace("\\\n", " ").splitlines()
     shown = [line.strip() for line in lines if line.startswith("    ")]
+    # In the README's table of jobs the command is the second cell.
+    jobs = [line for line in lines if " | `ptxbench " in line] if page.name == "README.md" else []
+    shown += [line.split("`")[1] for line in jobs]
     return [shlex.split(line, comments=True)[1:] for line in shown if line.startswith("ptxbench ")]
 
 
