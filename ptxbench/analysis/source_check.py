@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from ptxbench.core.status import Status
-from ptxbench.energy.gate.source import Comparison, judge_source
+from ptxbench.energy.gate.comparison import Comparison
+from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.schema import TrialRecord

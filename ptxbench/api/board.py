@@ -14,7 +14,7 @@ from ptxbench.api.gpu import Gpu, open_gpu
 from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.core.clock import Clock, HostClock, VirtualClock
 from ptxbench.core.errors import GpuError, InputError
-from ptxbench.energy.gate.source import Comparison, joined
+from ptxbench.energy.gate.comparison import Comparison, joined
 from ptxbench.sensors.base import Reader, SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.known_sensors import sensor_for

@@ -14,9 +14,10 @@ from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import ANY_BOARD_W
 from ptxbench.core.status import Status
+from ptxbench.energy.gate.comparison import SETTINGS, Comparison, compare
 from ptxbench.energy.gate.lateness import shift_at_windows, shift_beside_counter
 from ptxbench.energy.gate.readings import LIMITS, Mark, Verdict, judge, with_objection
-from ptxbench.energy.gate.source import SETTINGS, Comparison, compare, judge_source
+from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.stuck import mark_stuck
 from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.window import blur_s, context_s, counted, noise_w_of, unresolved, window_energy

@@ -22,125 +22,24 @@ listed with their part of its energy by time, within bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 
 import numpy as np
-from scipy.optimize import fmin, nnls
 
 from ptxbench.attribute.busy import BusyTime
+from ptxbench.attribute.equations import SETTINGS, Equations, Readings, equations_of
 from ptxbench.attribute.launches import Launches
+from ptxbench.attribute.powers import Expected, prior_of, resampled, solve
 from ptxbench.attribute.ranges import Ranges
-from ptxbench.core.estimate import COVERAGE_FACTOR
-from ptxbench.sensors.description import Shape
+from ptxbench.attribute.response import responses
 from ptxbench.sensors.trace import Float64s
 
 NO_KERNEL = "(no kernel)"
 # How the energy of a group is split.
 BY_TIME = "its group's energy by time, not measured"
 BY_TABLE = "its group's energy by the table's estimates, not measured"
-
-
-@dataclass(frozen=True)
-class AttributionSettings:
-    """Settings of the attribution of energy to names."""
-
-    most_names: int = 150
-    """Names that get a power of their own; the rest, and the rarest, have one together."""
-    least_refreshes: float = 3.0
-    """Refreshes of the sensor that a name must fill to get a power of its own."""
-    widest_interval: float = 0.15
-    """Half of a 95% interval, of the energy, beyond which a name is reported with what it is mixed up
-    with."""
-    prior_spread: float = 0.35
-    """Least standard deviation of the prior of a power in kernels, of its mean."""
-    prior_idle: float = 0.3
-    """Mean and standard deviation of the prior of the power between kernels, of that in kernels."""
-    block_s: float = 1.0
-    """Length of a block of the block bootstrap: readings that are nearer hang together."""
-    fewest_blocks: int = 10
-    """Blocks that there are at least, though they be shorter."""
-    most_blocks: int = 300
-    """Blocks that there are at most, though they be longer."""
-    resamples: int = 200
-    """Resamples of the bootstrap: the standard error of a standard error is 5% then."""
-    needed_readings: int = 30
-    """Readings below which nothing is attributed."""
-    readings_at_once: int = 4096
-    """Readings whose shares are in memory at once."""
-    ridge: float = 1e-6
-    """Ridge that keeps the equations of the search solvable, of a reading's weight."""
-    model_error: float = 0.02
-    """Standard error of the sensor's model, of the mean power."""
-    response_penalty: float = 0.1
-    """Growth of the residual sum of squares that outweighs a lag of one more refresh, or e times the
-    window."""
-    residual_ratio_accept: float = 1.1
-    """Ratio to the least residual sum of squares up to which a lag and a window explain the readings as
-    well."""
-    most_responses: int = 9
-    """Such lags and windows that are averaged over, chosen at random."""
-    long_mean_refreshes: float = 5.0
-    """Refreshes from which on an averaging window counts as a running mean."""
-    low_pass_parts: int = 12
-    """Parts of equal weight in which a low-pass is taken."""
-    lags_refreshes: tuple[float, ...] = tuple(np.arange(-1.0, 3.01, 0.25))
-    """Grid of the lag, in refreshes."""
-    windows_refreshes: tuple[float, ...] = (0.25, 0.5, 0.65, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
-    """Grid of the averaging window, in refreshes."""
-    search_readings: int = 3000
-    """Readings that the grid is searched with."""
-    rough_from_readings: int = 2000
-    """Readings from which on a part of them is tried first."""
-    rough_step: int = 4
-    """Of which that part is every so many-th."""
-    hopeless_ratio: float = 2.0
-    """Ratio to the best of its shape beyond which what was tried first is out."""
-    refinements: int = 60
-    """Evaluations of the search beyond the grid, for each shape."""
-    pause_s: float = 0.1
-    """A pause that is longer is idle of another kind: the GPU lowers its power meanwhile."""
-
-
-SETTINGS = AttributionSettings()
-
-
-@dataclass(frozen=True)
-class Readings:
-    """Power readings of one GPU during a run.
-
-    Attributes:
-        at_s: Time of each reading after the run's begin, s, shape (n,).
-        power_w: Their values, shape (n,).
-        averaging_s: What the sensor is thought to average over, s.
-        refresh_s: Time between two readings, s.
-        limit_w: Most that the GPU can draw, W; NaN where it is not known.
-    """
-
-    at_s: Float64s
-    power_w: Float64s
-    averaging_s: float
-    refresh_s: float
-    limit_w: float = math.nan
-
-    def thinned(self, step: int) -> Readings:
-        """Return one of every so many readings."""
-        return replace(self, at_s=self.at_s[::step], power_w=self.power_w[::step])
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a kernel should draw by a measured table.
-
-    Attributes:
-        power_w: Mean power of the whole board while it runs, W.
-        error_w: Half of its 95% interval, W.
-    """
-
-    power_w: float
-    error_w: float
 
 
 @dataclass(frozen=True)
@@ -206,93 +105,6 @@ class _Fit:
         return energy_j, _interval(energy_j, draws_j, self.relative)
 
 
-@dataclass(frozen=True)
-class _Response:
-    """What of the past a reading is the mean of.
-
-    Attributes:
-        lag_s: Age of the newest moment in it, s.
-        averaging_s: Length of a running mean, s; of a low-pass twice its time constant, as in
-            `SensorDescription`.
-        shape: Which of the two it is.
-    """
-
-    lag_s: float
-    averaging_s: float
-    shape: Shape
-
-    @property
-    def reach_s(self) -> float:
-        """How far the running mean, or the part of the low-pass that counts, reaches back, s."""
-        return float(self.edges_s[-1])
-
-    @property
-    def edges_s(self) -> Float64s:
-        """Ages between which the past has equal weight, s, shape (parts + 1,)."""
-        if self.shape is Shape.BOXCAR:
-            return np.array([0.0, self.averaging_s])
-        time_constant_s = self.averaging_s / 2
-        inner_s = -time_constant_s * np.log1p(-np.arange(SETTINGS.low_pass_parts) / SETTINGS.low_pass_parts)
-        # The last part has the mean age of all that is older.
-        return np.append(inner_s, inner_s[-1] + 2 * time_constant_s)
-
-    @property
-    def weights(self) -> Float64s:
-        """What is accumulated until each of the edges counts in the mean rate, 1/s, shape (parts + 1,)."""
-        of_part = 1 / np.diff(self.edges_s) / (len(self.edges_s) - 1)
-        weights: Float64s = np.append(of_part, 0.0) - np.append(0.0, of_part)
-        return weights
-
-
-@dataclass(frozen=True)
-class _Equations:
-    """The normal equations of readings v with shares S, shape (readings, columns), by blocks of readings.
-
-    Attributes:
-        count: How many readings there are.
-        grams: S^T S of each block, shape (blocks, columns, columns).
-        sides_w: S^T v of each block, W, shape (blocks, columns).
-        power_w: v, W, shape (readings,).
-        time_s: Time of each column in the run, s, shape (columns,).
-        names: Which names each column has.
-    """
-
-    count: int
-    grams: Float64s
-    sides_w: Float64s
-    power_w: Float64s
-    time_s: Float64s
-    names: tuple[tuple[int, ...], ...]
-
-    @cached_property
-    def gram(self) -> Float64s:
-        """S^T S of all readings, shape (columns, columns)."""
-        return np.asarray(self.grams.sum(axis=0))
-
-    @cached_property
-    def side_w(self) -> Float64s:
-        """S^T v of all readings, W, shape (columns,)."""
-        return np.asarray(self.sides_w.sum(axis=0))
-
-    def left_w2(self, power_w: Float64s) -> float:
-        """Return the sum of squares that powers of the columns leave of the readings, W^2."""
-        explained = float(power_w @ (2 * self.side_w - self.gram @ power_w))
-        return max(float(self.power_w @ self.power_w) - explained, 0.0)
-
-
-@dataclass(frozen=True)
-class _Prior:
-    """What is thought of the columns' powers before: mean, W, and weight as a Gram matrix's diagonal.
-
-    `noise_w` is what a reading may differ from the model by, W.
-    """
-
-    mean_w: Float64s
-    spread_w: Float64s
-    weight: Float64s
-    noise_w: float = 0.0
-
-
 def attribute(
     readings: Readings,
     launches: Launches,
@@ -329,17 +141,17 @@ def attribute(
     least_s = SETTINGS.least_refreshes * readings.refresh_s
     columns = _columns(busy.by_name_s, least_s, known)
     busy.set_columns(columns)
-    best, *others = _responses(readings, busy, columns)
-    design = _equations(readings, busy, columns, length_s, best)
+    best, *others = responses(readings, busy, columns)
+    design = equations_of(readings, busy, columns, length_s, best)
     if design.count < SETTINGS.needed_readings:
         return Attribution((_whole(launches, length_s, energy_j, error_j),))
     kernels = len(columns)
-    prior = _prior(design, kernels, known)
-    fitted = _solve(design.gram, design.side_w, prior, prior.mean_w)
+    prior = prior_of(design, kernels, known)
+    fitted = solve(design.gram, design.side_w, prior, prior.mean_w)
     count = -(-SETTINGS.resamples // (1 + len(others)))
     # One response at a time: those of an hour and a hundred names fill the memory.
-    alike = (_equations(readings, busy, columns, length_s, response) for response in others)
-    draws = np.concatenate([_resampled(one, prior, count) for one in chain([design], alike)])
+    alike = (equations_of(readings, busy, columns, length_s, response) for response in others)
+    draws = np.concatenate([resampled(one, prior, count) for one in chain([design], alike)])
     draws *= _time_draws(design, columns, busy, len(draws))
     fit = _scaled(design, fitted, draws, energy_j, error_j)
     shares = tuple(
@@ -364,179 +176,8 @@ def _columns(own_s: Float64s, least_s: float, known: Mapping[int, Expected]) -> 
     return [*((i,) for i in kept), *((rest,) if rest else ())]
 
 
-def _equations(
-    readings: Readings,
-    busy: BusyTime,
-    columns: Sequence[tuple[int, ...]],
-    length_s: float,
-    response: _Response,
-    *,
-    in_blocks: bool = True,
-) -> _Equations:
-    """Return what a response says of the readings; with `in_blocks` by blocks that are resampled."""
-    end_s = readings.at_s - response.lag_s
-    unseen_s = busy.unseen_until(end_s) - busy.unseen_until(end_s - response.reach_s)
-    inside = (end_s <= length_s) & (end_s >= response.reach_s) & (unseen_s <= 0)
-    end_s, at_s, power_w = end_s[inside], readings.at_s[inside], readings.power_w[inside]
-    # A window without any kernel for a while is a pause; else the GPU waits between kernels.
-    pause = busy.is_pause(end_s - response.averaging_s - SETTINGS.pause_s, end_s + SETTINGS.pause_s)
-    kernels, count = len(columns), len(at_s)
-    length = _block_length(count, readings.refresh_s) if in_blocks else max(count, 1)
-    blocks = [slice(first, first + length) for first in range(0, count, length)]
-    grams, sides_w = np.zeros((len(blocks), kernels + 2, kernels + 2)), np.zeros((len(blocks), kernels + 2))
-    together = max(1, SETTINGS.readings_at_once // length)
-    for first in range(0, len(blocks), together):
-        piece = slice(first * length, (first + together) * length)
-        shares = np.zeros((kernels + 2, len(at_s[piece])))
-        shares[:kernels] = busy.mean(at_s[piece], response.lag_s + response.edges_s, response.weights)
-        idle = np.clip(1 - shares.sum(axis=0), 0, None)
-        shares[kernels:] = idle * (~pause[piece], pause[piece])
-        for i, at in enumerate(blocks[first : first + together], start=first):
-            block = shares[:, at.start - piece.start : at.stop - piece.start]
-            grams[i], sides_w[i] = block @ block.T, block @ power_w[at]
-    time_s = [float(busy.by_name_s[list(names)].sum()) for names in columns]
-    idle_s = length_s - sum(time_s)
-    pause_s = min(float(pause.mean()) * length_s if count else 0.0, idle_s)
-    times_s = np.array([*time_s, idle_s - pause_s, pause_s])
-    return _Equations(count, grams, sides_w, power_w, times_s, (*columns, (), ()))
-
-
-def _block_length(count: int, refresh_s: float) -> int:
-    """Return how many of some readings are a block."""
-    length = min(round(SETTINGS.block_s / refresh_s), count // SETTINGS.fewest_blocks)
-    return max(1, length, -(-count // SETTINGS.most_blocks))
-
-
-def _responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, ...]]) -> list[_Response]:
-    """Return the response of the sensor that explains the readings best, then some that do as well."""
-    few = readings.thinned(max(1, -(-len(readings.at_s) // SETTINGS.search_readings)))
-    length_s = float(readings.at_s[-1]) if len(readings.at_s) else 0.0
-    refresh_s = readings.refresh_s
-    # Documents are right about a running mean of a second, but not about windows near the refresh.
-    is_long = readings.averaging_s >= SETTINGS.long_mean_refreshes * refresh_s
-    nominal_s = readings.averaging_s if is_long else min(readings.averaging_s or refresh_s, refresh_s)
-    squares: dict[_Response, float] = {}
-
-    def left_of(some: Readings, response: _Response) -> float:
-        return _left_w2(_equations(some, busy, columns, length_s, response, in_blocks=False))
-
-    def left(response: _Response) -> float:
-        """Return the mean square that a response leaves."""
-        # Of a program that repeats itself exactly, other lags and windows can explain the readings as well.
-        odd = abs(response.lag_s) / refresh_s + abs(math.log(response.averaging_s / nominal_s))
-        if response not in squares:
-            squares[response] = left_of(few, response)
-        return squares[response] * (1 + SETTINGS.response_penalty * odd)
-
-    windows = [refresh_s * share for share in SETTINGS.windows_refreshes] + [nominal_s]
-    tried = [
-        _Response(float(lag * refresh_s), window_s, shape)
-        for shape in Shape
-        for lag in SETTINGS.lags_refreshes
-        for window_s in windows
-    ]
-    if len(few.at_s) >= SETTINGS.rough_from_readings:
-        rough = few.thinned(SETTINGS.rough_step)
-        roughly = {one: left_of(rough, one) for one in tried}
-        least_of = {shape: min(roughly[one] for one in tried if one.shape is shape) for shape in Shape}
-        tried = [one for one in tried if roughly[one] <= SETTINGS.hopeless_ratio * least_of[one.shape]]
-    best = [min((one for one in tried if one.shape is shape), key=left) for shape in Shape]
-    found = min(
-        [_Response(0.0, nominal_s, Shape.BOXCAR), *(_refined(one, refresh_s, left) for one in best)], key=left
-    )
-    # The grid alone: names that share a column can make a refined response look better than the true.
-    least = min(squares[one] for one in tried)
-    as_good = [
-        one for one in tried if one != found and squares[one] <= SETTINGS.residual_ratio_accept * least
-    ]
-    chosen = np.random.default_rng(0).permutation(len(as_good))[: SETTINGS.most_responses]
-    return [found, *(as_good[i] for i in chosen)]
-
-
-def _refined(response: _Response, refresh_s: float, left: Callable[[_Response], float]) -> _Response:
-    """Return a response of the same shape that leaves less, by the simplex method of Nelder and Mead."""
-
-    def at(point: Float64s) -> _Response:
-        return replace(response, lag_s=float(point[0]) * refresh_s, averaging_s=math.exp(float(point[1])))
-
-    def left_at(point: Float64s) -> float:
-        return left(at(point))
-
-    if not math.isfinite(left(response)):
-        return response
-    start = np.array([response.lag_s / refresh_s, math.log(response.averaging_s)])
-    simplex = start + np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.15]])
-    found = fmin(
-        left_at,
-        start,
-        xtol=0.005,
-        ftol=0.0,
-        maxfun=SETTINGS.refinements,
-        initial_simplex=simplex,
-        disp=False,
-    )
-    return min((response, at(np.asarray(found))), key=left)
-
-
-def _left_w2(equations: _Equations) -> float:
-    """Return the mean square of what a response does not explain of the readings, W^2."""
-    if equations.count < SETTINGS.needed_readings:
-        return math.inf
-    ridge = SETTINGS.ridge * equations.count * np.eye(len(equations.gram))
-    powers_w = np.asarray(np.linalg.solve(equations.gram + ridge, equations.side_w), dtype=np.float64)
-    return equations.left_w2(powers_w) / equations.count
-
-
-def _prior(equations: _Equations, kernels: int, known: Mapping[int, Expected]) -> _Prior:
-    """Return what the readings say of all kernels together, as what is thought of each."""
-    power_w, (count, width) = equations.power_w, (equations.count, len(equations.gram))
-    is_kernel = np.arange(width) < kernels
-    together: Float64s = np.column_stack((is_kernel.astype(np.float64), np.eye(width)[:, kernels:]))
-    no_prior = _Prior(np.zeros(3), np.zeros(3), np.zeros(3))
-    gram, side_w = together.T @ equations.gram @ together, together.T @ equations.side_w
-    all_w = _solve(gram, side_w, no_prior, no_prior.mean_w)[0]
-    half_w = max((all_w - float(np.min(power_w))) / 2, SETTINGS.prior_spread * all_w, 1e-3)
-    mean_w = np.where(is_kernel, all_w, SETTINGS.prior_idle * all_w)
-    spread_w = np.where(is_kernel, half_w, SETTINGS.prior_idle * all_w + 1e-3)
-    for column, names in enumerate(equations.names):
-        if len(names) == 1 and names[0] in known:
-            mean_w[column] = known[names[0]].power_w
-            spread_w[column] = max(known[names[0]].error_w / COVERAGE_FACTOR, 1e-3)
-    # The noise is what is left with a weak prior; that sets the weight of the prior.
-    weak = _Prior(mean_w, spread_w, np.full(width, SETTINGS.ridge * count))
-    left_w2 = equations.left_w2(_solve(equations.gram, equations.side_w, weak, mean_w))
-    # A model of the sensor is never exact: its error does not show where a program repeats itself.
-    noise = left_w2 / max(count - width, count // 4) + (SETTINGS.model_error * float(power_w.mean())) ** 2
-    weight = noise / spread_w**2
-    return _Prior(mean_w, spread_w, weight, math.sqrt(noise))
-
-
-def _solve(gram: Float64s, side: Float64s, prior: _Prior, mean_w: Float64s) -> Float64s:
-    """Solve non-negative least squares with a prior from the normal equations."""
-    full, right = gram + np.diag(prior.weight), side + prior.weight * mean_w
-    root = np.linalg.cholesky(full + 1e-12 * full.max() * np.eye(len(full)))
-    solved: Float64s = nnls(root.T, np.linalg.solve(root, right))[0]
-    return solved
-
-
-def _resampled(equations: _Equations, prior: _Prior, resamples: int) -> Float64s:
-    """Return the powers over resampled blocks of readings, shape (resamples, columns)."""
-    blocks, width = equations.sides_w.shape
-    chance = np.random.default_rng(0)
-    draws = np.empty((resamples, width))
-    for i in range(resamples):
-        times = np.bincount(chance.integers(0, blocks, blocks), minlength=blocks).astype(np.float64)
-        mean_w = prior.mean_w + prior.spread_w * chance.standard_normal(width)
-        gram = np.tensordot(times, equations.grams, 1)
-        # Shares^T times an error of each reading has the variance noise^2 times the Gram matrix.
-        values, vectors = np.linalg.eigh(gram)
-        error = (vectors * np.sqrt(np.clip(values, 0, None))) @ chance.standard_normal(width)
-        draws[i] = _solve(gram, times @ equations.sides_w + prior.noise_w * error, prior, mean_w)
-    return draws
-
-
 def _time_draws(
-    design: _Equations, columns: Sequence[tuple[int, ...]], busy: BusyTime, draws: int
+    design: Equations, columns: Sequence[tuple[int, ...]], busy: BusyTime, draws: int
 ) -> Float64s:
     """Return times by chance over the estimated ones, shape (draws, columns): 1 where all was seen."""
     factor = np.ones((draws, len(design.time_s)))
@@ -591,9 +232,7 @@ def _told(share: Share, readings: Readings, known: Mapping[int, Expected], names
     return replace(share, interval_j=bound_j, method="too short to tell, the interval is its bound")
 
 
-def _scaled(
-    design: _Equations, power_w: Float64s, draws_w: Float64s, energy_j: float, error_j: float
-) -> _Fit:
+def _scaled(design: Equations, power_w: Float64s, draws_w: Float64s, energy_j: float, error_j: float) -> _Fit:
     """Return powers with what makes their energies add up to the measured one."""
 
     def factor(powers: Float64s) -> Float64s:
@@ -605,7 +244,7 @@ def _scaled(
 
 
 def _shares(
-    design: _Equations,
+    design: Equations,
     fit: _Fit,
     kernels: int,
     launches: Launches,
@@ -680,7 +319,7 @@ def _members(
     return tuple(sorted(members, key=lambda one: -one.energy_j))
 
 
-def _range_share(ranges: Ranges, design: _Equations, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:
+def _range_share(ranges: Ranges, design: Equations, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:
     """Return what a GPU drew within the ranges of one name."""
     start_s, end_s = ((side - origin_ns) / 1e9 for side in ranges.merged())
     in_kernels_s = busy.within(start_s, end_s)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.attribute.attribution import Expected
 from ptxbench.attribute.demangle import demangled
+from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.recorded import RecordedProgram
 from ptxbench.core.errors import InputError
 

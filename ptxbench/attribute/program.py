@@ -18,8 +18,9 @@ from threadpoolctl import threadpool_limits
 from ptxbench.api.board import Board, Recording
 from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.api.window_log import FOLDER_VARIABLE
-from ptxbench.attribute.attribution import NO_KERNEL, Expected, Readings, Share, attribute
+from ptxbench.attribute.attribution import NO_KERNEL, Share, attribute
 from ptxbench.attribute.child import run_child
+from ptxbench.attribute.equations import Readings
 from ptxbench.attribute.injector import (
     MOST_LAUNCHES_VARIABLE,
     build_injector,
@@ -37,6 +38,7 @@ from ptxbench.attribute.launches import (
     no_launches,
     read_launches,
 )
+from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.recorded import (
     BoardFacts,
     ProgramManifest,

@@ -20,7 +20,7 @@ from ptxbench.attribute.launches import GatheredLaunches, Index, Launches, Launc
 from ptxbench.attribute.ranges import RangeKind, join_ranges
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
-from ptxbench.energy.gate.source import Comparison
+from ptxbench.energy.gate.comparison import Comparison
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series

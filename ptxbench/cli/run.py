@@ -22,7 +22,7 @@ from ptxbench.core.shared_options import Json, TableFolder
 from ptxbench.core.wrap import width_of
 
 if TYPE_CHECKING:
-    from ptxbench.attribute.attribution import Expected
+    from ptxbench.attribute.powers import Expected
     from ptxbench.attribute.program import ProgramEnergy
     from ptxbench.attribute.recorded import RecordedProgram
 

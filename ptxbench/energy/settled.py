@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxbench.core.status import Status
+from ptxbench.energy.gate.comparison import Comparison
 from ptxbench.energy.gate.kernel import impossible_power, judge_kernel
 from ptxbench.energy.gate.lateness import shift_at_windows
-from ptxbench.energy.gate.source import Comparison, judge_source
+from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.energy.steady import PowerReading, fresh, steady_power_w
 from ptxbench.sensors.description import SensorDescription

@@ -27,7 +27,7 @@ import numpy as np
 
 from ptxbench.core.status import Status
 from ptxbench.energy.corrected import phase_sums
-from ptxbench.energy.gate.source import SETTINGS
+from ptxbench.energy.gate.comparison import SETTINGS
 from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.steady import Bools, nothing_read, stepped_back
 from ptxbench.energy.window_counter import counter_energy, counter_steps

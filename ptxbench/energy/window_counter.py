@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ptxbench.core.status import Status
-from ptxbench.energy.gate.source import SETTINGS
+from ptxbench.energy.gate.comparison import SETTINGS
 from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.window_values import UNIFORM_SD
 from ptxbench.sensors.description import SensorDescription

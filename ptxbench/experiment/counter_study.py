@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ptxbench.devices.base import Gpu
+from ptxbench.energy.gate.comparison import Comparison, compare, joined
 from ptxbench.energy.gate.kernel import believed_counter
 from ptxbench.energy.gate.recording import judge_recording
-from ptxbench.energy.gate.source import Comparison, compare, joined, judge_source
+from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.load import prepare_load
 from ptxbench.sensors.description import SensorDescription

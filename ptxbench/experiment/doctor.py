@@ -13,7 +13,7 @@ from ptxbench.core.errors import GpuError, ToolError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.machine_checks import dcgm_verdict
-from ptxbench.energy.gate.source import SETTINGS
+from ptxbench.energy.gate.comparison import SETTINGS
 from ptxbench.experiment.counter_study import CounterStudy, record_counter
 from ptxbench.experiment.sensor_study import sense
 from ptxbench.storage.doctor_file import (

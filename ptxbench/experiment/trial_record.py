@@ -11,8 +11,8 @@ from ptxbench.analysis.throttling import describe_throttling, slowing_reasons
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.energy.gate.comparison import Comparison
 from ptxbench.energy.gate.kernel import KernelVerdict, believed_counter, impossible_power, judge_kernel
-from ptxbench.energy.gate.source import Comparison
 from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.energy.reading import EnergyReading
 from ptxbench.energy.steady import PowerReading, power_change, settled_after_s, steady_power_w

@@ -13,7 +13,7 @@ import numpy as np
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Bytes
-from ptxbench.energy.gate.source import Comparison
+from ptxbench.energy.gate.comparison import Comparison
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
 from ptxbench.sensors.description import SensorDescription

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from ptxbench.energy.gate.source import Comparison, joined
+from ptxbench.energy.gate.comparison import Comparison, joined
 from ptxbench.tune.repeats import Measured, together
 
 

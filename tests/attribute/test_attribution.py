@@ -9,8 +9,9 @@ from scipy.signal import lfilter
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from ptxbench.api.board import Recording, open_boards
-from ptxbench.attribute.attribution import NO_KERNEL, Readings, attribute
+from ptxbench.attribute.attribution import NO_KERNEL, attribute
 from ptxbench.attribute.busy import BusyTime
+from ptxbench.attribute.equations import Readings
 from ptxbench.attribute.launches import Launches, LaunchLog, join_launches, read_launches, weighted_by_time
 from ptxbench.attribute.program import recorded_board, share_of
 from ptxbench.sensors.trace import KernelWindow

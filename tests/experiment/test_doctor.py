@@ -14,7 +14,8 @@ from ptxbench.devices import machine_checks, select
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.profile import SensorSpec
-from ptxbench.energy.gate.source import Comparison, judge_source
+from ptxbench.energy.gate.comparison import Comparison
+from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.verdict import UNJUDGED
 from ptxbench.experiment.counter_study import CounterStudy
 from ptxbench.experiment.doctor import counter_verdicts, examine

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxbench.energy.corrected import fresh_values
-from ptxbench.energy.gate.source import SourceCurve, counter_steps
+from ptxbench.energy.gate.comparison import SourceCurve, counter_steps
 from ptxbench.energy.sensor_response import share_within
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.energy.gate.comparison import SETTINGS, Comparison, compare
 from ptxbench.energy.gate.kernel import believed_counter
 from ptxbench.energy.gate.lateness import Shift, shift_at_windows, shift_beside_counter
 from ptxbench.energy.gate.readings import Verdict, judge
-from ptxbench.energy.gate.source import SETTINGS, Comparison, compare, judge_source
+from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.stuck import mark_stuck
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series, Trace

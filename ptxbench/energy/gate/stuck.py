@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.energy.gate.comparison import SETTINGS, CounterSteps, counter_steps
 from ptxbench.energy.gate.readings import LIMITS, GateLimits, Mark, Verdict, with_objection
-from ptxbench.energy.gate.source import SETTINGS, CounterSteps, counter_steps
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Float64s, Series
 

@@ -9,7 +9,8 @@ from fakes.beside import SAMPLES, recorded, square
 from fakes.power import sensor, window
 from fakes.power import series as power_series
 
-from ptxbench.energy.gate.source import Comparison, compare, judge_source
+from ptxbench.energy.gate.comparison import Comparison, compare
+from ptxbench.energy.gate.source import judge_source
 from ptxbench.sensors.base import SourceName
 
 
