@@ -35,7 +35,6 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h100/roofline/mma-f64",
         "results/nvidia-h100/roofline/mma-tf32",
         "results/nvidia-h200/levels",
-        "results/nvidia-h200/methods",
         "results/nvidia-h200/operands",
         "results/nvidia-h200/repeat-1",
         "results/nvidia-h200/roofline/f16x2",

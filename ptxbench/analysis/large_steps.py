@@ -76,7 +76,7 @@ def large_steps(log_power: Floats, kernel: Ints, counts: Bools, apart: Bools) ->
 def lowerings(records: Sequence[TrialRecord], above: Floats, unfed_w: float) -> dict[str, Lowering]:
     """Return how trials at an upper level are brought to the lowest one, by id.
 
-    Static power at both levels is that of the sleeping kernel. The factor on the rest is the mean over the
+    Static power at each level is that of the sleeping kernel. The factor on the rest is the mean over the
     kernels that ran at both, weighted by their dynamic power. Where no kernel slept at one of them, all power
     that the supply feeds has the factor that `large_steps` found.
 

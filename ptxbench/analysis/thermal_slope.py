@@ -61,7 +61,7 @@ def busy_static(
         by_levels: Whether drift levels were taken out of the powers: they may have taken up part of
             what temperature does.
         upper: Ids of trials that were brought down from an upper level (`large_steps`). The board was warmer
-            there: what is left of the step would pass for a slope, so that a kernel counts by level.
+            there: what is left of the step would pass for a slope. So each level of a kernel counts as one.
 
     Returns:
         `sleeping` itself where they tell no slope, or one that is known less well than its own.
