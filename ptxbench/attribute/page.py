@@ -30,6 +30,7 @@ class _Plot:
     kind: str
     points: str
     low: str
+    middle: str
     high: str
     width: int = _WIDTH
     height: int = _HEIGHT
@@ -72,7 +73,7 @@ def page(recorded: RecordedProgram, program: ProgramEnergy) -> str:
     gpus = [_gpu(recorded, board, gpu, program) for board, gpu in pairs]
     title = shlex.join(program.command)
     title = title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
-    return render_page(text, title=title, program=program, gpus=gpus, version=VERSION)
+    return render_page(text, f"Energy of {title}", command=title, program=program, gpus=gpus, version=VERSION)
 
 
 def _gpu(recorded: RecordedProgram, board: RecordedBoard, gpu: GpuShare, program: ProgramEnergy) -> _Gpu:
@@ -126,4 +127,4 @@ def _plot(title: str, unit: str, kind: str, at_s: Float64s, value: Float64s, len
     x = at_s[::step] / length_s * _WIDTH
     y = (_HEIGHT - _FOOT - 2) - (value[::step] - low) / max(high - low, 1e-9) * (_HEIGHT - _FOOT - 14)
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-    return _Plot(f"{title}, {unit}", kind, points, f"{low:.4g}", f"{high:.4g}")
+    return _Plot(f"{title}, {unit}", kind, points, f"{low:.4g}", f"{(low + high) / 2:.4g}", f"{high:.4g}")

@@ -311,7 +311,8 @@ def as_csv(found: Analysis) -> str:
 def as_page(parts: Sequence[Section], pictures: dict[str, Figure]) -> str:
     """Return one page for a browser, with its pictures in it."""
     text = files("ptxbench.report").joinpath("tuning.html").read_text(encoding="utf-8")
-    return render_page(text, sections=parts, pictures={n: _embedded(p) for n, p in pictures.items()})
+    embedded = {name: _embedded(picture) for name, picture in pictures.items()}
+    return render_page(text, parts[0].heading, sections=parts, pictures=embedded)
 
 
 def _embedded(figure: Figure) -> str:

@@ -91,7 +91,7 @@ def test_a_picture_shows_names_as_they_are(tmp_path, name, ending):
 
 
 def test_a_page_shows_texts_as_they_are():
-    text = render_page("<p>{{ name }}</p>{{ more[0] }}", name=TERMINAL, more=["<b>\u202e"])
+    text = render_page("@@title@@<p>{{ name }}</p>{{ more[0] }}", "<b>", name=TERMINAL, more=["<b>\u202e"])
     assert not CONTROL.search(text)
     assert "<b>" not in text
 
