@@ -123,6 +123,16 @@ def parse_rows(text: str, origin: str, names: Collection[str] | None = None) -> 
     Raises:
         InputError: The TOML or a row is not legal.
     """
+    return tuple(
+        _parse_row(row, shared, origin)
+        for row, shared in _rows_of(_groups(text, origin), origin)
+        if names is None or (isinstance(row, dict) and row.get("name") in names)
+    )
+
+
+@lru_cache(maxsize=64)
+def _groups(text: str, origin: str) -> list[Any]:
+    """Return the groups of a catalogue file, which nobody changes."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -130,11 +140,7 @@ def parse_rows(text: str, origin: str, names: Collection[str] | None = None) -> 
     groups = document.get("group", [])
     if not isinstance(groups, list) or set(document) - {"group"}:
         raise InputError(f"catalogue {origin}: holds something else than [[group]] tables")
-    return tuple(
-        _parse_row(row, shared, origin)
-        for row, shared in _rows_of(groups, origin)
-        if names is None or (isinstance(row, dict) and row.get("name") in names)
-    )
+    return groups
 
 
 def check_unique(rows: Iterable[Instruction]) -> tuple[Instruction, ...]:
