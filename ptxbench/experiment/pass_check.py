@@ -133,21 +133,3 @@ def miscounted(gpu: Gpu, module: CountingModule, launch: Launch) -> str:
             if wrong.any():
                 return f"{name}: {int(wrong.sum())} of {threads} threads did not make {passes} passes"
     return ""
-
-
-def wrong_passes(gpu: Gpu, ptx: str, launch: Launch) -> str:
-    """Return which kernel of a module makes another number of passes than requested, or why it is not known.
-
-    It is "" where all make as many as requested.
-
-    Args:
-        gpu: A GPU that computes.
-        ptx: The module that `launch` has as a cubin.
-        launch: How its kernels are launched; its kernel and loop count are replaced.
-
-    Raises:
-        LaunchError: A kernel did not run.
-        ToolError: A tool is missing or was stopped.
-    """
-    module = counting_module(gpu, ptx, launch.cubin)
-    return module.unlike or miscounted(gpu, module, launch)

@@ -16,23 +16,6 @@ def shipped_names() -> tuple[str, ...]:
     return tuple(SHIPPED)
 
 
-def find_shipped(gpu: str) -> Path:
-    """Return the folder of the table of a GPU model that comes with ptxbench.
-
-    Args:
-        gpu: Its name, such as "h200".
-
-    Raises:
-        InputError: None is of this GPU.
-    """
-    if gpu.lower() not in SHIPPED:
-        raise InputError(
-            f"no table of {gpu!r} comes with ptxbench (those are {', '.join(SHIPPED)}); "
-            "name the folder of a run with `table`"
-        )
-    return SHIPPED[gpu.lower()]
-
-
 def table_name(table: str | Path) -> Path:
     """Return a table as it is named, a name that comes with ptxbench in small letters."""
     name = str(table).lower()

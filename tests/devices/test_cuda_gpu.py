@@ -25,7 +25,7 @@ from ptxbench.devices.base import Launch
 from ptxbench.devices.cuda_order import cuda_order
 from ptxbench.emulator.kernel import expected_output
 from ptxbench.experiment.launch_configuration import BLOCK
-from ptxbench.experiment.pass_check import wrong_passes
+from ptxbench.experiment.pass_check import counting_module, miscounted
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run
@@ -356,4 +356,6 @@ def test_every_thread_makes_as_many_passes_as_requested(gpu, module_of, row, lev
     if module is None:
         pytest.skip(f"{row.name} is not measured here at -{level}")
     block = module.instruction.block or max(64, module.instruction.unit.threads)
-    assert wrong_passes(gpu, module.ptx, launch_of(module, grid=2, block=block)) == ""
+    launch = launch_of(module, grid=2, block=block)
+    counting = counting_module(gpu, module.ptx, launch.cubin)
+    assert (counting.unlike, miscounted(gpu, counting, launch)) == ("", "")

@@ -12,7 +12,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.emulator.kernel import expected_output
-from ptxbench.experiment.pass_check import anchors, storing_anchor, wrong_passes
+from ptxbench.experiment.pass_check import anchors, counting_module, miscounted, storing_anchor
 from ptxbench.sass.listing import parse_listing
 
 pytestmark = pytest.mark.hostile
@@ -44,7 +44,8 @@ def passes_of(module, counter):
     cubin = gpu.assemble(module.ptx, module.opt_level)
     operands = operand_bytes(module.instruction, Pattern.RANDOM, 5)
     launch = Launch("t", cubin, "target", 2, THREADS // 2, 1, (operands,), "random")
-    return wrong_passes(gpu, module.ptx, launch)
+    counting = counting_module(gpu, module.ptx, launch.cubin)
+    return counting.unlike or miscounted(gpu, counting, launch)
 
 
 def test_the_reference_stores_what_is_expected_of_each_thread(module):
