@@ -41,6 +41,8 @@ _OPTIONAL = {
 # Files that were added to those that ptxbench ships, by name (`ptxbench.catalogue.own`).
 OWN_FILES: dict[str, str] = {}
 TEMPLATE_SUFFIX = ".ptx.j2"
+# So many names are in most of the files.
+_MANY = 100
 _NAMED = re.compile(r'name = "([^"]*)"')
 # Tables of a group that a row adds to; everything else of a row stands in the group's place.
 _MERGED = ("types", "values_of", "params")
@@ -74,7 +76,7 @@ def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
     Raises:
         InputError: A row is not legal; the text names it.
     """
-    if load_catalogue.cache_info().currsize:
+    if len(names) > _MANY or load_catalogue.cache_info().currsize:
         return MappingProxyType({row.name: row for row in load_catalogue() if row.name in names})
     found: dict[str, Instruction] = {}
     for name, text in _texts():

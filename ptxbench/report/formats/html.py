@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache, lru_cache
 
 from ptxbench.catalogue.load import load_named
@@ -59,8 +59,8 @@ def _document(reports: Sequence[RunReport]) -> dict[str, object]:
     rows: list[list[object]] = []
     names: dict[str, Target | None] = {}
     loops: dict[str, int] = {}
-    for number, report in enumerate(reports):
-        shown = _shown(report)
+    shown_rows = [_shown(report) for report in reports]
+    for number, (report, shown) in enumerate(zip(reports, shown_rows, strict=True)):
         catalogue = load_named(frozenset(row.instruction for row, _ in shown))
         for row, cost in shown:
             loop = _sass_loop(report.kernels, row, catalogue.get(row.instruction))
@@ -71,7 +71,7 @@ def _document(reports: Sequence[RunReport]) -> dict[str, object]:
     catalogue = load_named(frozenset(names))
     return {
         "version": VERSION,
-        "runs": [_run(report) for report in reports],
+        "runs": [_run(report, len(shown)) for report, shown in zip(reports, shown_rows, strict=True)],
         "columns": ["run", *_COST_COLUMNS, *_ROW_COLUMNS, "sass_loop", "trials"],
         "loops": list(loops),
         "rows": rows,
@@ -91,9 +91,8 @@ def _shown(report: RunReport) -> list[tuple[TableRow, Cost]]:
 
 
 def _values(row: TableRow, cost: Cost) -> Iterable[object]:
-    # The page tells conditions apart by this column.
-    shown = replace(cost, operands=row.operands_text)
-    yield from (getattr(shown, name) for name in _COST_COLUMNS)
+    # The page tells conditions apart by the column of operands.
+    yield from (row.operands_text if name == "operands" else getattr(cost, name) for name in _COST_COLUMNS)
     yield from (getattr(row, name) for name in _ROW_COLUMNS)
 
 
@@ -116,7 +115,7 @@ def _short(value: float) -> float | None:
     return float(f"{value:.{_TRACE_DIGITS}g}") if math.isfinite(value) else None
 
 
-def _run(report: RunReport) -> dict[str, object]:
+def _run(report: RunReport, shown: int) -> dict[str, object]:
     gpu, manifest = report.gpu, report.manifest
     return {
         "name": report.path,
@@ -127,7 +126,7 @@ def _run(report: RunReport) -> dict[str, object]:
         "driver": gpu.driver,
         "vbios": gpu.vbios,
         "power_limit_w": plain(gpu.power_limit_w),
-        "left_out": len(report.rows) - len(_shown(report)),
+        "left_out": len(report.rows) - shown,
         "created": manifest.day if manifest else "",
         "commit": (manifest.commit or "") if manifest else "",
         "source": str(manifest.part.source) if manifest else "",
