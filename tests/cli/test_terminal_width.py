@@ -24,6 +24,7 @@ CAPTURE = ROOT / "hw_validation" / "captures" / "rtx3090_step_6s"
 COMMANDS = (
     "cost mma.m16n8k16.f32.f16.f16.f32 ld.global.u32 fma.rn.f32",
     "cost mma --table h200",
+    "cost mma xor.b32 --table h200 --why",
     "cost --list mma",
     "show fma.rn.f32 --part verdict",
     "verify fma.rn.f32",
