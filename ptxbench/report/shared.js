@@ -23,7 +23,7 @@ const number = (value, digits = 4) => {
 const percent = (fraction) => (fraction > 0 && fraction < 1e-4 ? "<0.01%" : Number((fraction * 100).toPrecision(2)) + "%");
 
 // Plots: one frame for all, in its own units.
-const WIDTH = 440, HEIGHT = 300, LEFT = 60, RIGHT = 12, TOP = 10, BOTTOM = 40;
+const WIDTH = 440, HEIGHT = 300, LEFT = 68, RIGHT = 12, TOP = 10, BOTTOM = 40;
 function ticks(from, to) {
   const found = [];
   for (let power = Math.floor(Math.log10(from)); power <= Math.ceil(Math.log10(to)); power++) {
@@ -46,7 +46,7 @@ function frame(label) {
 function axes(svg, x, y, xTitle, yTitle) {
   for (const value of x.ticks) {
     svg.append(make("line", { class: "grid", x1: x.place(value), x2: x.place(value), y1: TOP, y2: HEIGHT - BOTTOM }));
-    svg.append(make("text", { x: x.place(value), y: HEIGHT - BOTTOM + 14, "text-anchor": "middle" }, tick(value)));
+    svg.append(make("text", { x: x.place(value), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, tick(value)));
   }
   for (const value of y.ticks) {
     svg.append(make("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y.place(value), y2: y.place(value) }));
