@@ -279,3 +279,12 @@ def test_why_says_the_reasons_below_and_what_each_status_means(capsys):
 
 def test_every_status_has_a_meaning():
     assert all(status.meaning for status in Status)
+
+
+def test_a_sparse_product_says_that_it_raises_what_all_draw(capsys):
+    names = ["mma.sp.m16n8k16.f32.f16.f16.f32", "mma.m16n8k16.f32.f16.f16.f32"]
+    assert run(["cost", *names, "--table", "h100", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    for row in rows:
+        if row["boards"]:
+            assert ("sparse product raises" in row["reason"]) == (row["instruction"] == names[0])
