@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.model.atlas import open_atlas
 from ptxbench.model.kept_nulls import write_nulls
 from ptxbench.model.null_models import NullComparison, fit_null_models
-from ptxbench.model.solved import read_solved
 
 # What the kernels of a folder are called.
 _SETS = {"validation": "library", "suite": "suite"}
@@ -36,7 +36,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     folders, counts_of = arguments.validation, arguments.counts_of
-    models = fit_null_models(folders, read_solved(arguments.table).opcode_energies, counts_of)
+    models = fit_null_models(folders, open_atlas(arguments.table).opcode_energies, counts_of)
     judged = [(_SETS.get(one.name, one.name), models.judged_by(one, counts_of)) for one in folders]
     for name, found in judged:
         print(f"\n{name}: {len(found.kernels)} judged cases\n")

@@ -190,7 +190,7 @@ def gain_pct(cases: Sequence[SuiteCase], model: SuiteErrors, null: SuiteErrors) 
 
 def _row(one: SuiteCase, energies: OpcodeEnergies, kinds: Sequence[str]) -> tuple[float, list[float]]:
     """Return the energy on zeros, and what each term multiplies: factors by kind, shared bytes, time."""
-    work = KernelWork(one.work.name, one.work.opcodes)
+    work = KernelWork(one.work.name, one.work.opcodes, idle=one.work.idle)
     zeros_j, random_j = (
         sum(dynamic_parts(work, energies, UNFITTED, Activity(share, share)).values()) for share in (0.0, 1.0)
     )

@@ -26,7 +26,6 @@ from ptxbench.model.code_spread import (
     code_spreads,
     coverage_by_family,
     inside,
-    uses_global_memory,
 )
 from ptxbench.model.estimate import Machine, estimate
 from ptxbench.model.fit_time import TimedKernel, level_rates, slack, tensor_rates
@@ -128,7 +127,7 @@ def ratios(kernels: Sequence[Profiled], table: Atlas, by: Machine | None = None)
                 CodeRatio(
                     _family_of(measured.case.name),
                     modelled,
-                    uses_global_memory(work),
+                    work.uses_global_memory,
                     measured.energy_j / energy_j,
                     counted,
                 )

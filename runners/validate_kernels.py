@@ -29,7 +29,7 @@ from kernel_session import ROUNDS, DeviceLostError, SessionRunner, require_same_
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.model.solved import read_solved
+from ptxbench.model.atlas import open_atlas
 from ptxbench.model.terms import FILE, write_terms
 from ptxbench.model.validate import launches_by_case, validate_model
 from ptxbench.model.validation_file import (
@@ -110,8 +110,8 @@ class _Sessions:
 
 
 def _estimate(sessions: _Sessions, table: Path, csv: Path, model: Path) -> int:
-    solved = read_solved(table)
-    found = validate_model(sessions.out, solved.opcode_energies, sessions.also, sessions.counts_of)
+    energies = open_atlas(table).opcode_energies
+    found = validate_model(sessions.out, energies, sessions.also, sessions.counts_of)
     write_validated(csv, found.kernels)
     write_terms(model, found.terms)
     terms = found.terms

@@ -21,7 +21,8 @@ class EstimateOptions:
     Attributes:
         kernel: Path of a PTX or cubin file, PTX text, or the bytes of either. With --ncu: part of the
             kernel's name, or None where the CSV holds one kernel.
-        table: Name or folder of a table, or a table that was loaded, which spares to read it each time.
+        table: Name or folder of a table, or a table that was loaded, which spares to read it each time
+            (default: that of the GPU at hand, else h200).
         entry: Name of the entry, if the file has several.
         grid: Blocks of the launch (for PTX and cubin).
         block: Threads per block (for PTX and cubin).
@@ -46,7 +47,7 @@ class EstimateOptions:
     kernel: Annotated[str | Path | bytes | None, Arg()] = None
     _: KW_ONLY
     # Quoted, so that it is not loaded for its name.
-    table: Annotated["str | Path | Table", Opt()] = "h200"  # noqa: UP037
+    table: Annotated["str | Path | Table | None", Opt()] = None  # noqa: UP037
     entry: str | None = None
     grid: Annotated[int | Sequence[int] | None, Opt(1, 2**31 - 1)] = None
     block: Annotated[int | Sequence[int] | None, Opt(1, 1024)] = None

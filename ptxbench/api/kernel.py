@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
+from ptxbench.api.default_table import default_table
 from ptxbench.api.estimate_options import EstimateOptions
 from ptxbench.api.table import Table, load_table
 from ptxbench.core.bounds import whole_within, within
@@ -59,8 +60,11 @@ def estimate_kernel(options: EstimateOptions) -> KernelEstimate:
             has no models that know less (`explain`).
         ToolError: The assembler or disassembler is missing, or refused the code.
     """
-    table = options.table if isinstance(options.table, Table) else load_table(options.table)
-    return estimate_of(options.kernel, table, options)
+    if isinstance(options.table, Table):
+        return estimate_of(options.kernel, options.table, options)
+    named, note = (options.table, "") if options.table is not None else default_table()
+    found = estimate_of(options.kernel, load_table(named), options)
+    return replace(found, notes=(note, *found.notes)) if note else found
 
 
 def estimate_of(kernel: str | Path | bytes | None, table: Table, options: EstimateOptions) -> KernelEstimate:

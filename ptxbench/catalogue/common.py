@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
@@ -51,6 +52,29 @@ def common_rows() -> frozenset[str]:
         if opcode in best:
             names.add(best[opcode][1])
     return frozenset(names)
+
+
+def measuring(opcodes: Iterable[str]) -> dict[str, str]:
+    """Return the instruction to measure for each opcode: at -O3 it runs with the fewest others.
+
+    An opcode that no instruction becomes is not in it.
+
+    Args:
+        opcodes: SASS opcodes with their modifiers.
+    """
+    wanted = frozenset(opcodes)
+    best: dict[str, tuple[float, str]] = {}
+    for row in load_catalogue():
+        # A guard asks what its lanes change.
+        counts = () if row.guard else _counts(row)
+        whole = sum(n for _, n in counts)
+        for either, n in counts:
+            alike = wanted.intersection(either.split("|"))
+            beside = whole / n * len(either.split("|"))
+            for opcode in alike:
+                if opcode not in best or beside < best[opcode][0]:
+                    best[opcode] = (beside, row.name)
+    return {opcode: name for opcode, (_, name) in best.items()}
 
 
 def main_opcodes(row: Instruction) -> tuple[str, ...]:

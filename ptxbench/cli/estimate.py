@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import shlex
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,23 +12,32 @@ import click
 
 from ptxbench.api.estimate_options import EstimateOptions
 from ptxbench.cli.command import command_of
-from ptxbench.cli.output import print_encoded, print_table
-from ptxbench.core.option import Arg
-from ptxbench.core.shared_options import TABLE, Json
+from ptxbench.cli.output import encoded, print_encoded, print_table
+from ptxbench.core.option import Arg, Opt
+from ptxbench.core.shared_options import ESTIMATE_TABLE, Json
 
 if TYPE_CHECKING:
+    from ptxbench.api.table import Table
     from ptxbench.core.gpu_info import GpuInfo
-    from ptxbench.model.estimate import KernelEstimate
+    from ptxbench.model.estimate import Coverage, KernelEstimate
 
 _FILLS_SHOWN = 8
+_LACKING_SHOWN = 3
+_LEAST_LACKING = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Options(EstimateOptions):
-    """Options of `ptxbench estimate`."""
+    """Options of `ptxbench estimate`.
+
+    Attributes:
+        against: Another kernel to set beside it, part by part: a file as KERNEL or, with --ncu, a name in the
+            same CSV or another CSV with the same kernel.
+    """
 
     kernel: Annotated[str, Arg()] = field()
-    table: Annotated[Path, TABLE] = field()
+    table: Annotated[Path | None, ESTIMATE_TABLE] = None
+    against: Annotated[str, Opt(metavar="OTHER")] = ""
     as_json: Json = False
 
 
@@ -39,6 +49,7 @@ def command(options: _Options) -> None:
     the code, or those of --trips (`--trips 0=128`). The traffic beyond L1 is then unknown. A CSV of ncu has
     the executed counts. Without --time-s (or gpu__time_duration in the CSV) the time is modelled.
     """
+    from ptxbench.api.default_table import default_table
     from ptxbench.api.kernel import estimate_of
     from ptxbench.api.table import load_table
 
@@ -46,17 +57,68 @@ def command(options: _Options) -> None:
         raise click.UsageError(
             "give the launch's shape with --grid BLOCKS --block THREADS, or counts with --ncu."
         )
-    measured = load_table(options.table)
+    named, note = (options.table, "") if options.table is not None else default_table()
+    measured = load_table(named)
     kernel = options.kernel if options.ncu is not None else Path(options.kernel)
     result = estimate_of(kernel, measured, options)
-    if options.as_json:
-        print_encoded(result, {"gpu": measured.gpu.name, "kind": measured.gpu.kind})
+    if note:
+        result = replace(result, notes=(note, *result.notes))
+    gpu = {"gpu": measured.gpu.name, "kind": measured.gpu.kind}
+    if options.against:
+        other = estimate_of(*_other(options, measured))
+        if options.as_json:
+            print_encoded(result, {**gpu, "against": encoded(other)})
+        else:
+            _print_beside(result, other, measured.gpu)
+    elif options.as_json:
+        print_encoded(result, gpu)
     else:
-        _print(result, measured.gpu, options.explain)
+        _print(result, measured.gpu, options.explain, str(options.ncu or ""))
 
 
-def _print(result: KernelEstimate, gpu: GpuInfo, explain: bool) -> None:
+def _other(options: _Options, table: Table) -> tuple[str | Path, Table, _Options]:
+    """Return the kernel of --against, the table and its options."""
+    if options.ncu is None:
+        return Path(options.against), table, options
+    if Path(options.against).is_file():
+        return options.kernel, table, replace(options, ncu=Path(options.against))
+    return options.against, table, options
+
+
+def _print_beside(result: KernelEstimate, other: KernelEstimate, gpu: GpuInfo) -> None:
+    """Print where the joules of two kernels go, the parts that differ most first."""
+    click.echo(f"A: {result.kernel}, B: {other.kernel}, on {gpu.title}")
+    for name, one in (("A", result), ("B", other)):
+        click.echo(
+            f"{name}: {one.energy_j:.4g} J (95%: {one.low_j:.4g} to {one.high_j:.4g}), {one.power_w:.4g} W,"
+            f" {one.time_s:.4g} s; {100 * one.coverage.own_row:.1f}% of its instructions have own rows"
+        )
+    parts = [{part.name: part.energy_j for part in one.parts} for one in (result, other)]
+    joules = {name: tuple(of.get(name, 0.0) for of in parts) for name in {**parts[0], **parts[1]}}
+    rows = [
+        (name, f"{a:.4g}", f"{b:.4g}", f"{b - a:+.4g}", f"{100 * (b - a) / result.energy_j:+.1f}")
+        for name, (a, b) in sorted(joules.items(), key=lambda one: -abs(one[1][1] - one[1][0]))
+    ]
+    total = other.energy_j - result.energy_j
+    rows.append(
+        (
+            "all",
+            f"{result.energy_j:.4g}",
+            f"{other.energy_j:.4g}",
+            f"{total:+.4g}",
+            f"{100 * total / result.energy_j:+.1f}",
+        )
+    )
+    headings = ("where", "A, J", "B, J", "B - A, J", "% of A")
+    print_table(headings, rows, headings[1:])
+    for name, one in (("A", result), ("B", other)):
+        for note in one.notes:
+            click.echo(f"note on {name}: {note}")
+
+
+def _print(result: KernelEstimate, gpu: GpuInfo, explain: bool, counts: str) -> None:
     click.echo(f"{result.kernel} on {gpu.title}")
+    _print_coverage(result.coverage, counts)
     click.echo(
         f"{result.energy_j:.4g} J (95%: {result.low_j:.4g} to {result.high_j:.4g}), {result.power_w:.4g} W,"
         f" {result.time_s:.4g} s{', at the power limit' if result.capped else ''}"
@@ -64,13 +126,38 @@ def _print(result: KernelEstimate, gpu: GpuInfo, explain: bool) -> None:
     if result.clock_ratio < 1:
         click.echo(f"at {result.clock_ratio * gpu.max_sm_clock_mhz:.0f} MHz SM clock")
     _print_parts(result, explain)
-    click.echo(f"{100 * result.uncovered_share:.1f}% of the executed instructions are not in the table")
+    if result.fills:
+        click.echo("stand-ins, with their share of the executed instructions:")
     for fill in result.fills[:_FILLS_SHOWN]:
         beside = f" ({fill.source})" if fill.source else ""
         click.echo(f"  {fill.opcode}, {100 * fill.share:.2f}%: {fill.rule}{beside}")
     _print_answers(result)
     for note in result.notes:
         click.echo(f"note: {note}")
+
+
+def _print_coverage(coverage: Coverage, counts: str) -> None:
+    """Print what of the executed instructions the table knows, and what would help most."""
+    from ptxbench.catalogue.common import measuring
+
+    click.echo(
+        f"rows of their own: {100 * coverage.own_row:.1f}% of the executed instructions; told with others:"
+        f" {100 * coverage.together:.1f}%; stand-ins: {100 * coverage.stand_in:.1f}%"
+    )
+    most = [(opcode, share) for opcode, share in coverage.lacking if share >= _LEAST_LACKING][:_LACKING_SHOWN]
+    if not most:
+        return
+    names = measuring(opcode for opcode, _ in most)
+    shown = [
+        f"{opcode} ({100 * share:.1f}%, by {names[opcode]})"
+        if opcode in names
+        else f"{opcode} ({100 * share:.1f}%, which no instruction of the catalogue becomes)"
+        for opcode, share in most
+    ]
+    click.echo(f"without a row, most executed: {', '.join(shown)}")
+    if names:
+        words = f"--for {shlex.quote(counts)}" if counts else " ".join(dict.fromkeys(names.values()))
+        click.echo(f"measure them on your GPU with: ptxbench table {words}")
 
 
 def _print_parts(result: KernelEstimate, with_errors: bool) -> None:

@@ -12,6 +12,10 @@ from ptxbench.core.threads import WARP
 OPT_LEVELS = tuple(level.value for level in OptLevel)
 _TABLE_HELP = "Table to take energies from: folder of a run{}, or the name of one that comes with ptxbench"
 TABLE = Opt(help=f"{_TABLE_HELP.format(' on this GPU')} (h100, h200).", metavar="TABLE")
+ESTIMATE_TABLE = Opt(
+    help=f"{_TABLE_HELP.format('')} (h100, h200; default: that of the GPU at hand, else h200).",
+    metavar="TABLE",
+)
 
 Json = Annotated[bool, Opt(help="Print JSON.", flag="--json")]
 GpuSpec = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ptxbench.core.option import Opt
@@ -34,6 +35,7 @@ class _What:
 
     Attributes:
         whole_catalogue: Measure the whole catalogue.
+        counts: CSV of ncu: measure at -O3 what its kernels execute, for `ptxbench estimate`.
         allow_other_board: Let another board of the same model continue the run.
         protocols: Protocol (may be repeated; default: dynamic); arafa is Eq. 1 of Arafa et al. (2020).
         source: Power source (default: the GPU's best).
@@ -41,6 +43,7 @@ class _What:
 
     instructions: OptionalPatterns = ()
     whole_catalogue: Annotated[bool, Opt(flag="--all")] = False
+    counts: Annotated[Path | None, Opt(flag="--for", metavar="COUNTS.csv")] = None
     category: Category = ""
     catalogue: CataloguePath = None
     spec: GpuSpec = None
@@ -84,6 +87,10 @@ class TableOptions(RowOptions, _What):
         from ptxbench.storage.own_catalogue import with_own
 
         patterns = with_own(self.catalogue, ("*",) if self.whole_catalogue else self.instructions)
+        if self.counts is not None and not self.whole_catalogue:
+            from ptxbench.model.inputs import rows_for
+
+            patterns = (*patterns, *rows_for(self.counts))
         return chosen(patterns, self.category)
 
     @property
@@ -106,9 +113,10 @@ class TableOptions(RowOptions, _What):
         from ptxbench.experiment.run_options import RunOptions
         from ptxbench.sensors.base import SourceName
 
+        opt_levels = self.opt_levels or (("O3",) if self.counts is not None else ())
         return RunOptions(
             instructions=self.names,
-            opt_levels=tuple(map(OptLevel, self.opt_levels)),
+            opt_levels=tuple(map(OptLevel, opt_levels)),
             protocols=self.protocols,
             patterns=tuple(map(Pattern, self.operands)),
             lanes=self.lanes,

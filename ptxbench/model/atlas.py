@@ -8,32 +8,28 @@ is read on first use, so that looking a row up needs no numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ptxbench.catalogue.model import Unit
 from ptxbench.core.condition import DYNAMIC, OptLevel
-from ptxbench.core.estimate import COVERAGE_FACTOR
-from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.status import Status
-from ptxbench.core.threads import WARP
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.model.rates import rates
 from ptxbench.model.terms import Terms, read_terms
 from ptxbench.storage.board_spread import BoardSpread, by_row, read_board_spread, with_other_boards
 from ptxbench.storage.known_rows import known_rows
 from ptxbench.storage.manifest import TableManifest, read_run_manifest
 from ptxbench.storage.schema import TableRow
-from ptxbench.storage.shipped import find_table
+from ptxbench.storage.shipped import SHIPPED, find_table
 from ptxbench.storage.table import TABLE, read_rows
 
 if TYPE_CHECKING:
     from ptxbench.model.estimate import Machine
     from ptxbench.model.kept_nulls import KeptNulls
-    from ptxbench.model.opcode_energies import Known, OpcodeEnergies
+    from ptxbench.model.opcode_energies import OpcodeEnergies
     from ptxbench.model.solution import JointSolution
     from ptxbench.model.solved import ClockExponent, Solved
 
@@ -145,14 +141,46 @@ class Atlas:
         """
         return read_terms(self.path)
 
-    @property
+    @cached_property
     def opcode_energies(self) -> OpcodeEnergies:
         """Opcode energies as they were measured.
+
+        An opcode has the energy of the rows that isolate it, of all boards on one scale; else what rows say
+        that have it with others; else what loops of the run tell. What this GPU's rows lack is that of
+        another whose table comes with ptxbench, and which runs the same machine code.
 
         Raises:
             InputError: The run has no valid dynamic trial on random operands, or cannot be read.
         """
-        return self.solved.opcode_energies
+        from ptxbench.model.opcode_energies import ZEROS, OpcodeEnergies, Rule
+        from ptxbench.model.row_energies import (
+            measured_opcodes,
+            row_energies,
+            warp_shares,
+            zeros_energies,
+        )
+
+        rows, kin = self.rows, [one.rows for one in self._kin]
+        found = row_energies(rows, kin)
+        loops = self.solved.opcode_energies
+        # What rows do not tell apart has the energies of one solve: their sum is right.
+        together = {op: known for op, known in found.together.items() if known.sure or op not in loops.random}
+        return OpcodeEnergies(
+            {**loops.random, **together, **found.isolated},
+            loops.zeros | zeros_energies(rows, kin, ZEROS),
+            rules=dict.fromkeys(together, Rule.TOGETHER) | dict.fromkeys(found.isolated, Rule.ROW),
+            warp_shares=dict(chain.from_iterable(warp_shares(one).items() for one in (*reversed(kin), rows))),
+            own_rows=measured_opcodes(chain(rows, *kin)),
+        )
+
+    @property
+    def _kin(self) -> tuple[Atlas, ...]:
+        """Tables that come with ptxbench of GPUs that run the same machine code, this GPU's first."""
+        if self.gpu.kind is not GpuKind.REAL:
+            return ()
+        others = [open_shipped(name) for name in SHIPPED if SHIPPED[name] != self.path]
+        alike = [one for one in others if one.gpu.target == self.gpu.target]
+        return tuple(sorted(alike, key=lambda one: one.gpu.name != self.gpu.name))
 
     @cached_property
     def machine(self) -> Machine:
@@ -166,8 +194,7 @@ class Atlas:
         terms = self.terms
         if self.solved.clock is not None:
             terms = _with_clock(terms, self.solved.clock)
-        rows = {operands: self._opcode_rows(operands) for operands in ("random", "zeros")}
-        energies = self.opcode_energies.with_rows(rows["random"], rows["zeros"]).drawn(terms.opcode_share)
+        energies = self.opcode_energies.drawn(terms.opcode_share)
         return Machine(energies, terms, self.solved.static, self.gpu.power_limit_w)
 
     @cached_property
@@ -193,7 +220,7 @@ class Atlas:
     def with_terms(self, terms: Terms) -> Atlas:
         """Return the atlas as if other terms had been fitted to whole kernels."""
         other = replace(self)
-        other.__dict__.update(solved=self.solved, terms=terms)
+        other.__dict__.update(solved=self.solved, terms=terms, opcode_energies=self.opcode_energies)
         return other
 
     def unit_energy(self, name: str, operands: str = "random") -> UnitEnergy | None:
@@ -208,33 +235,6 @@ class Atlas:
             return self._rate(_FLOPS[name], operands, "pj_per_flop", FLOP_INCLUDES)
         return self._rate(_LOADS.get(name, ""), operands, "pj_per_byte", LOAD_INCLUDES)
 
-    def _opcode_rows(self, operands: str) -> dict[str, Known]:
-        """Return energies of opcodes by -O3 rows of one opcode a copy, pJ a thread; of several the mean.
-
-        Rows of memory hold their bytes, which an estimate charges apart. Rows whose loops ran at unlike
-        clocks are not for sums. `imprecise` ones count where an opcode has no other.
-        """
-        from ptxbench.analysis.row_notes import at_other_clock
-        from ptxbench.model.opcode_energies import Known
-        from ptxbench.model.opcodes import OpcodeClass, opcode_class
-        from ptxbench.model.zeros import MEMORY
-
-        found: dict[str, list[Known]] = {}
-        poor: dict[str, list[Known]] = {}
-        for row in self.rows:
-            alone = row.sass_per_ptx == 1 and not set(row.sass) & set(" *")
-            if (row.opt_level, row.protocol, row.operands) != (OptLevel.O3, DYNAMIC, operands) or not alone:
-                continue
-            if not row.status.has_number or row.lanes != WARP or at_other_clock(row.reason):
-                continue
-            if opcode_class(row.sass) in MEMORY | {OpcodeClass.SHARED_ATOMIC}:
-                continue
-            threads = Unit(row.unit).threads
-            error_pj = row.dynamic_ci95_pj / COVERAGE_FACTOR / threads
-            rows = found if row.status is Status.OK else poor
-            rows.setdefault(row.sass, []).append(Known(row.dynamic_pj / threads, error_pj))
-        return {opcode: _mean(known) for opcode, known in (poor | found).items()}
-
     def _rate(self, instruction: str, operands: str, rate: str, includes: str) -> UnitEnergy | None:
         """Return what the -O3 row of an instruction is for one flop or byte."""
         key = (instruction, OptLevel.O3, DYNAMIC, operands)
@@ -246,15 +246,6 @@ class Atlas:
         ci95_pj = row.dynamic_ci95_pj / row.dynamic_pj * value_pj
         boards = spread.boards if spread else 1
         return UnitEnergy(instruction, value_pj, ci95_pj, boards, self.run, includes, row.reason)
-
-
-def _mean(known: Sequence[Known]) -> Known:
-    """Return the mean of rows; its error is half of what lies between them, or the largest of their own."""
-    from ptxbench.model.opcode_energies import Known
-
-    energies_pj = [one.energy_pj for one in known]
-    apart_pj = (max(energies_pj) - min(energies_pj)) / 2
-    return Known(fmean(energies_pj), max(apart_pj, *(one.error_pj for one in known)))
 
 
 def _every(_: str) -> bool:
@@ -280,6 +271,16 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
     # Other boards may have measured instructions that are newer than the table.
     reached = names.union(row.instruction for row in known)
     return Atlas(name or str(table), path, manifest, known, spread, reached)
+
+
+@lru_cache
+def open_shipped(name: str) -> Atlas:
+    """Open a table that comes with ptxbench, once for all that ask.
+
+    Args:
+        name: Such as "h200".
+    """
+    return open_atlas(name)
 
 
 def _rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow, ...], frozenset[str]]:

@@ -12,13 +12,9 @@ from dataclasses import dataclass, replace
 
 from ptxbench.model.conformal import conformal_ends
 from ptxbench.model.estimate import KernelEstimate
-from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.terms import CodeSpread, Terms
 from ptxbench.model.work import KernelWork
 
-# Of the fit kernels on an H200 none is between 0.4 and 1% of its instructions.
-_NOW_AND_THEN = 0.005
-_GLOBAL = frozenset({OpcodeClass.GLOBAL, OpcodeClass.ATOMIC, OpcodeClass.COPY})
 _NOT_KNOWN = (
     "no measured kernel says how far an estimate without bytes or without a measured time is off: the"
     " interval leaves out bytes and waiting, and is too narrow"
@@ -47,12 +43,6 @@ class CodeRatio:
     def inputs(self) -> tuple[bool, bool, bool]:
         """What tells its interval from others."""
         return self.modelled_time, self.bytes_counted, self.global_memory
-
-
-def uses_global_memory(work: KernelWork) -> bool:
-    """Return whether more than 0.5% of the executed instructions access global memory."""
-    accesses = sum(n for opcode, n in work.opcodes if opcode_class(opcode) in _GLOBAL)
-    return accesses > _NOW_AND_THEN * work.executions
 
 
 def code_spreads(ratios: Sequence[CodeRatio]) -> tuple[CodeSpread, ...]:
@@ -95,7 +85,7 @@ def widened(found: KernelEstimate, work: KernelWork, terms: Terms, *, modelled_t
         terms: Have the spreads; without them the note says that the interval is too narrow.
         modelled_time: Whether the time was modelled.
     """
-    counted, uses = bool(work.bytes_moved), uses_global_memory(work)
+    counted, uses = bool(work.bytes_moved), work.uses_global_memory
     for one in terms.code_spreads:
         if one.inputs == (modelled_time, counted, uses):
             kind = "use global memory" if uses else "hardly use global memory"

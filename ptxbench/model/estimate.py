@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.clocks.law import ClockLaw, Demand, PowerLaw, VoltageLaw, unseen
 from ptxbench.model.null_answer import NullAnswer
-from ptxbench.model.opcode_energies import OpcodeEnergies, OpcodeEnergy, Rule
+from ptxbench.model.opcode_energies import MEASURED_RULES, OpcodeEnergies, OpcodeEnergy, Rule
 from ptxbench.model.opcodes import nearest, opcode_class
 from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
 from ptxbench.model.terms import TensorEnergy, Terms
@@ -69,6 +69,26 @@ class Fill:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """How well a table knows what a kernel executes, in shares of its executed instructions.
+
+    Attributes:
+        own_row: Opcodes with a row of their own.
+        together: Opcodes that rows or loops of the run tell with others alone.
+        lacking: Opcodes without a row of their own and their shares, most executed first.
+    """
+
+    own_row: float
+    together: float
+    lacking: tuple[tuple[str, float], ...]
+
+    @property
+    def stand_in(self) -> float:
+        """Opcodes that another's energy stands in for."""
+        return max(1 - self.own_row - self.together, 0.0)
+
+
+@dataclass(frozen=True)
 class KernelEstimate:
     """Energy of one launch.
 
@@ -86,6 +106,7 @@ class KernelEstimate:
         fills: How those were filled, most executed first.
         notes: What the estimate leaves out or assumes, a sentence each.
         answers: What the table's model and models that know less say, where they were requested.
+        coverage: How well the table knows what it executes.
     """
 
     kernel: str
@@ -101,6 +122,7 @@ class KernelEstimate:
     fills: tuple[Fill, ...]
     notes: tuple[str, ...]
     answers: tuple[NullAnswer, ...] = ()
+    coverage: Coverage = Coverage(math.nan, math.nan, ())
 
     def __repr__(self) -> str:
         interval = f"{self.low_j:.3g} to {self.high_j:.3g}"
@@ -190,8 +212,12 @@ class _DynamicEnergy:
     @property
     def known_variance_j2(self) -> float:
         """What opcodes and stand-ins leave open; what fitted terms do is in the model's own error."""
-        measured_j2 = sum(part.variance_j2 for part in self.parts.values())
-        return measured_j2 + sum(part.filled_error_j for part in self.parts.values()) ** 2
+        return sum(part.variance_j2 for part in self.parts.values()) + self.filled_variance_j2
+
+    @property
+    def filled_variance_j2(self) -> float:
+        """What stand-ins leave open, which all err the same way."""
+        return sum(part.filled_error_j for part in self.parts.values()) ** 2
 
 
 def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> KernelEstimate:
@@ -219,10 +245,10 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     capped = not known_clock and ratio < conditions.set_ratio
     static_error_j = machine.static.error_at(temperature_c) * time_s
     half_j = math.hypot(
-        _half_width_j(dynamic, machine, ratio, static_error_j),
+        _half_width_j(dynamic, machine, ratio, static_error_j, counted=_is_counted(work, machine.terms)),
         unseen(law, ratio) * demand.clocked_j,
     )
-    below_j, above_j = _model_reach_j(machine.terms, scale * dynamic.total_j)
+    below_j, above_j = _model_reach_j(machine.terms, work, scale * dynamic.total_j)
     less_j, more_j = _activity_reach_j(work, machine, conditions, dynamic.total_j)
     parts = [_part(name, part, 1.0 if name in OFF_CLOCK else scale) for name, part in dynamic.parts.items()]
     return KernelEstimate(
@@ -240,6 +266,7 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
         uncovered_share=sum(fill.share for fill in dynamic.fills),
         fills=dynamic.fills,
         notes=(*_notes(work, machine, capped, conditions), *_clock_notes(law, ratio)),
+        coverage=coverage_of(work, machine.opcode_energies, dynamic.fills),
     )
 
 
@@ -282,6 +309,22 @@ def _demand(dynamic: _DynamicEnergy, work: KernelWork, machine: Machine, conditi
     )
 
 
+def coverage_of(work: KernelWork, opcode_energies: OpcodeEnergies, fills: Sequence[Fill]) -> Coverage:
+    """Return how well a table knows what a kernel executes.
+
+    Args:
+        work: What it executes.
+        opcode_energies: The table's.
+        fills: Opcodes that have a stand-in.
+    """
+    shares = {opcode: count / work.executions for opcode, count in work.opcodes if count}
+    lacking = {opcode: share for opcode, share in shares.items() if opcode not in opcode_energies.own_rows}
+    filled = sum(fill.share for fill in fills if fill.opcode in lacking and fill.rule is not Rule.WEAK)
+    most_first = sorted(lacking.items(), key=lambda one: -one[1])
+    without = sum(lacking.values())
+    return Coverage(1 - without, without - filled, tuple(most_first))
+
+
 def dynamic_parts(
     work: KernelWork, opcode_energies: OpcodeEnergies, terms: Terms, activity: Activity
 ) -> Mapping[str, float]:
@@ -297,16 +340,19 @@ def _dynamic_energy(work: KernelWork, machine: Machine, activity: Activity) -> _
     opcode_energies = machine.opcode_energies.beside([byte.level for byte in machine.terms.bytes_pj])
     parts: dict[str, _Sum] = defaultdict(_Sum)
     fills = []
-    for opcode, count in work.opcodes:
+    idle = dict(work.idle)
+    for opcode, lanes in work.opcodes:
         energy = _energy_of(opcode, fitted, opcode_energies, activity)
+        # A warp's lanes that take no part cost what a warp costs whatever its lanes do.
+        count = lanes + opcode_energies.warp_share(opcode) * idle.get(opcode, 0.0)
         joules, error_j = (count * pj * _PICO for pj in (energy.energy_pj, energy.error_pj))
         part = parts[opcode_class(opcode)]
         part.energy_j += joules
-        if energy.rule in (Rule.MEASURED, Rule.ROW):
+        if energy.rule in MEASURED_RULES:
             part.variance_j2 += error_j**2
         else:
             part.filled_error_j += error_j
-            fills.append(Fill(opcode, count / work.executions, energy.rule, energy.source))
+            fills.append(Fill(opcode, lanes / work.executions, energy.rule, energy.source))
     for level, count in work.bytes_moved:
         byte = _byte_energy(level, machine, activity)
         if byte is not None:
@@ -339,7 +385,7 @@ def _energy_of(
     if macs is None or not fitted:
         return opcode_energies.energy(opcode, activity.of(opcode))
     kind = tensor_kind(opcode)
-    if kind not in fitted and opcode_energies.by_row(opcode):
+    if kind not in fitted and opcode_energies.rules.get(opcode) is Rule.ROW:
         return opcode_energies.energy(opcode, activity.of(opcode))
     if kind in fitted:
         one = fitted[kind]
@@ -367,22 +413,30 @@ def _byte_energy(level: Level, machine: Machine, activity: Activity) -> OpcodeEn
     return machine.opcode_energies.energy(level.opcode, activity.operands) if known else None
 
 
-def _half_width_j(dynamic: _DynamicEnergy, machine: Machine, ratio: float, static_error_j: float) -> float:
-    """Return half of the 95% interval."""
+def _is_counted(work: KernelWork, terms: Terms) -> bool:
+    """Return whether measured kernels say how far the estimate is off: their opcodes err as its do."""
+    return terms.counted_spread(work.uses_global_memory) is not None
+
+
+def _half_width_j(
+    dynamic: _DynamicEnergy, machine: Machine, ratio: float, static_error_j: float, *, counted: bool
+) -> float:
+    """Return half of the 95% interval; kernels that were counted tell what measured opcodes are off by."""
     law = machine.law
     scale = law.scale(ratio)
     clock_j = law.error(ratio) * dynamic.total_j
-    known_j2 = scale**2 * dynamic.known_variance_j2
+    known_j2 = scale**2 * (dynamic.filled_variance_j2 if counted else dynamic.known_variance_j2)
     static_j = static_error_j if math.isfinite(static_error_j) else 0.0
     return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + static_j**2)
 
 
-def _model_reach_j(terms: Terms, dynamic_j: float) -> tuple[float, float]:
+def _model_reach_j(terms: Terms, work: KernelWork, dynamic_j: float) -> tuple[float, float]:
     """Return how far the model's own error reaches below and above some dynamic energy (95%)."""
-    if terms.counted is None:
+    counted = terms.counted_spread(work.uses_global_memory)
+    if counted is None:
         half_j = COVERAGE_FACTOR * terms.error * dynamic_j
         return half_j, half_j
-    return max(1 - terms.counted.low, 0.0) * dynamic_j, max(terms.counted.high - 1, 0.0) * dynamic_j
+    return max(1 - counted.low, 0.0) * dynamic_j, max(counted.high - 1, 0.0) * dynamic_j
 
 
 def _activity_reach_j(
@@ -422,7 +476,7 @@ def _includes(work: KernelWork, terms: Terms) -> list[str]:
         )
     if terms.opcode_share < 1:
         found.append(
-            f"an opcode counts {terms.opcode_share:.0%} of its own energy by all loops of the run, the rest"
+            f"an opcode counts {terms.opcode_share:.0%} of its own energy, by its rows and loops, the rest"
             " is the median of all: in a mixture less tells opcodes apart than in the table"
         )
     return found

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.conformal import conformal_ends
+from ptxbench.model.conformal import log_normal_ends
 from ptxbench.model.estimate import dynamic_parts
 from ptxbench.model.leave_out import Bools, can_be_predicted, left_out_errors
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
@@ -54,10 +54,12 @@ _OTHER_PRIOR = 0.5
 # With fewer kernels than this below this share of the clock, nothing is learned of the clock term.
 _MIN_SLOWED = 3
 # Shares of its own energy that an opcode may keep, the table as it is first.
-_SHARES = (1.0, 0.75, 0.5, 0.25)
+SHARES = (1.0, 0.75, 0.5, 0.25)
 # A term more must make the error of kernels that are left out smaller by this part of it.
 _WORTH = 0.02
 _SLOWED = 0.97
+# Fewer kernels do not tell how far others may be off.
+_MIN_SPREAD = 5
 
 Floats = npt.NDArray[np.float64]
 
@@ -129,7 +131,7 @@ class _Solved:
 
 
 def fit_terms(
-    kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, shares: Sequence[float] = _SHARES
+    kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, shares: Sequence[float] = SHARES
 ) -> Terms:
     """Return the terms by which kernels that are left out of the fit are predicted best.
 
@@ -154,16 +156,8 @@ def fit_terms(
 
 def _fit(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, kept: float) -> tuple[Terms, float]:
     """Return the terms at one share, and the standard error of their error on kernels left out."""
-    opcode_energies = opcode_energies.drawn(kept)
-    names = _unknowns(kernels)
-    beside = opcode_energies.beside(_levels(kernels))
-    rows = [_features(kernel, beside, names) for kernel in kernels]
-    constants = np.array([constant for constant, _ in rows])
-    features = np.array([row for _, row in rows])
+    names, constants, features, predicted = _equations(kernels, opcode_energies.drawn(kept))
     counted = [access for access in Access if access in names]
-    # The same kernels for every choice of terms: those that the others tell of with all terms.
-    whole, _ = _system(kernels, constants, features, names, UNFITTED.gamma)
-    predicted = can_be_predicted(whole, [kernel.group for kernel in kernels])
     tried = []
     for chosen in _subsets(counted):
         columns = [j for j, name in enumerate(names) if name not in counted or name in chosen]
@@ -178,19 +172,53 @@ def _fit(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, kept: fl
     freedom = max(len(kernels) - int(np.sum(best.values > 0)), 1)
     error = math.sqrt(float(np.sum(residuals**2)) / freedom)
     terms = _terms(best, _errors(best.matrix, best.names, error), error, kernels)
-    terms = replace(terms, opcode_share=kept, counted=_counted_spread(kernels, best.residuals))
+    terms = replace(terms, opcode_share=kept, counted_spreads=_counted_spreads(kernels, best.residuals))
     return terms, best.left_out_error
 
 
-def _counted_spread(kernels: Sequence[FitKernel], residuals: Floats) -> CountedSpread | None:
-    """Return how far the dynamic energy of kernels that are left out is from their estimate."""
-    ratios = [
-        k.dynamic_j / (k.dynamic_j + residual * k.total_j)
-        for k, residual in zip(kernels, residuals, strict=True)
-        if k.dynamic_j + residual * k.total_j > 0
-    ]
-    families = {k.group for k, residual in zip(kernels, residuals, strict=True) if math.isfinite(residual)}
-    return CountedSpread(*conformal_ends(ratios), len(ratios), len(families)) if ratios else None
+def left_out_residuals(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, kept: float) -> Floats:
+    """Return how far each kernel's energy is from its estimate by terms of the other families, relative.
+
+    It is NaN for those that the others tell too little of. All accesses are terms.
+
+    Args:
+        kernels: Kernels, fitted to and predicted in turn.
+        opcode_energies: Energies of opcodes, by a run.
+        kept: Share of its own energy that an opcode keeps.
+    """
+    names, constants, features, predicted = _equations(kernels, opcode_energies.drawn(kept))
+    return _solved(kernels, constants, features, names, predicted).residuals
+
+
+def _equations(
+    kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies
+) -> tuple[list[str], Floats, Floats, Bools]:
+    """Return the names of all unknowns, constants and features of each kernel, and which can be predicted."""
+    names = _unknowns(kernels)
+    beside = opcode_energies.beside(_levels(kernels))
+    rows = [_features(kernel, beside, names) for kernel in kernels]
+    constants = np.array([constant for constant, _ in rows])
+    features = np.array([row for _, row in rows])
+    # The same kernels for every choice of terms: those that the others tell of with all terms.
+    whole, _ = _system(kernels, constants, features, names, UNFITTED.gamma)
+    return names, constants, features, can_be_predicted(whole, [kernel.group for kernel in kernels])
+
+
+def _counted_spreads(kernels: Sequence[FitKernel], residuals: Floats) -> tuple[CountedSpread, ...]:
+    """Return how far kernels that are left out are from their dynamic energy, by their use of memory."""
+    spreads = []
+    for uses in (False, True):
+        ratios = {
+            kernel.name: kernel.dynamic_j / estimated_j
+            for kernel, residual in zip(kernels, residuals, strict=True)
+            if kernel.work.uses_global_memory is uses
+            and (estimated_j := kernel.dynamic_j + residual * kernel.total_j) > 0
+        }
+        if len(ratios) >= _MIN_SPREAD:
+            families = {kernel.group for kernel in kernels if kernel.name in ratios}
+            ends = log_normal_ends(list(ratios.values()))
+            spreads.append(CountedSpread(*ends, len(ratios), len(families), uses))
+    return tuple(spreads)
 
 
 def _subsets(accesses: Sequence[Access]) -> Iterable[tuple[Access, ...]]:
@@ -266,7 +294,7 @@ def _features(
             tensor[key] = tensor.get(key, 0.0) + count * macs * _PICO
         else:
             plain.append((opcode, count))
-    work = KernelWork(kernel.work.name, tuple(plain))
+    work = KernelWork(kernel.work.name, tuple(plain), idle=kernel.work.idle)
 
     def joules(activity: Activity) -> float:
         return sum(dynamic_parts(work, opcode_energies, UNFITTED, activity).values())

@@ -12,8 +12,8 @@ from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.threads import WARP
 from ptxbench.model.atlas import Atlas
-from ptxbench.model.code_spread import uses_global_memory
 from ptxbench.model.control_flow import executions
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
 from ptxbench.model.terms import TimeTerms
@@ -26,6 +26,7 @@ from ptxbench.storage.file_errors import read_bytes
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _HEADER_FLAGS = re.compile(r"EF_CUDA_SM(\d+)")
 _ELF = b"\x7fELF"
+_LEAST_SHARE = 0.001
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,14 @@ def static_work(
             table.machine.terms.time,
         )
     threads = shape.blocks * shape.threads
-    work = KernelWork(kernel.name, tuple((op, n * threads) for op, n in counts), (), time_s)
+    lanes = shape.blocks * (-shape.threads % WARP)
+    work = KernelWork(
+        kernel.name,
+        tuple((op, n * threads) for op, n in counts),
+        (),
+        time_s,
+        idle=tuple((op, n * lanes) for op, n in counts) if lanes else (),
+    )
     slack = slack_of(work, table.machine.terms.time) if modelled else 1.0
     return replace(work, time_s=slack * time_s), modelled
 
@@ -125,7 +133,7 @@ def slack_of(work: KernelWork, time: TimeTerms | None) -> float:
 
     Where no byte was counted of a kernel that uses global memory nothing tells, and it is 1: a bound.
     """
-    if time is None or (not work.bytes_moved and uses_global_memory(work)):
+    if time is None or (not work.bytes_moved and work.uses_global_memory):
         return 1.0
     return time.slack
 
@@ -188,6 +196,32 @@ def profiled_work(path: Path, kernel: str | None, time_s: float, table: Atlas) -
     if math.isfinite(work.time_s) or not math.isnan(time_s):
         return replace(work, time_s=work.time_s if math.isnan(time_s) else time_s), False
     return replace(work, time_s=launches_time_s(chosen, path, table)), True
+
+
+def rows_for(path: Path) -> tuple[str, ...]:
+    """Return the instructions that measure what the kernels in ncu's CSV execute, most executed first.
+
+    Opcodes below a thousandth of the executed instructions of every kernel are left out.
+
+    Args:
+        path: The CSV.
+
+    Raises:
+        InputError: The CSV cannot be read, is not ncu's, or no instruction measures what it counted.
+    """
+    from ptxbench.catalogue.common import measuring
+
+    shares: dict[str, float] = {}
+    launches = read_launches(path)
+    for kernel in dict.fromkeys(launch.kernel for launch in launches):
+        work = work_of(launches.of(kernel), kernel, path)
+        for opcode, count in work.opcodes:
+            shares[opcode] = max(shares.get(opcode, 0.0), count / work.executions)
+    wanted = sorted((op for op, share in shares.items() if share >= _LEAST_SHARE), key=lambda op: -shares[op])
+    names = measuring(wanted)
+    if not names:
+        raise InputError(f"{path}: no instruction of the catalogue becomes an opcode that was counted")
+    return tuple(dict.fromkeys(names[opcode] for opcode in wanted if opcode in names))
 
 
 def _require_target(what: str, listing: str, gpu: GpuInfo) -> None:

@@ -257,7 +257,8 @@ def work_of(launches: Iterable[ProfiledLaunch], name: str, path: Path) -> Kernel
     """Return what some launches executed and moved, together.
 
     Threads are counted as 32 a warp instruction, less those that took no part where the CSV has
-    executions by threads (instructions of a whole warp, as on the tensor cores, always count 32).
+    executions by threads (instructions of a whole warp, as on the tensor cores, always count 32). Lanes that
+    took no part are counted as `idle`.
 
     Args:
         launches: At least one.
@@ -268,6 +269,7 @@ def work_of(launches: Iterable[ProfiledLaunch], name: str, path: Path) -> Kernel
         InputError: A launch has no executed opcodes, or a cell that is no number.
     """
     opcodes: dict[str, float] = {}
+    idle: dict[str, float] = {}
     levels, accesses = dict.fromkeys(_LEVELS, 0.0), dict.fromkeys(_ACCESSES, 0.0)
     time_s = 0.0
     modifiers = True
@@ -282,6 +284,7 @@ def work_of(launches: Iterable[ProfiledLaunch], name: str, path: Path) -> Kernel
         modifiers = modifiers and with_modifiers
         for opcode, count in _executions(warps, threads).items():
             opcodes[opcode] = opcodes.get(opcode, 0.0) + count
+            idle[opcode] = idle.get(opcode, 0.0) + WARP * warps[opcode] - count
         for level, ways in _LEVELS.items():
             levels[level] += _first(launch, ways)
         for access, ways in _ACCESSES.items():
@@ -294,6 +297,7 @@ def work_of(launches: Iterable[ProfiledLaunch], name: str, path: Path) -> Kernel
         time_s,
         modifiers,
         _counted(accesses),
+        tuple((opcode, lanes) for opcode, lanes in sorted(idle.items()) if lanes),
     )
 
 

@@ -19,6 +19,9 @@ def constant(opcode_energies: OpcodeEnergies, energy_pj: float) -> OpcodeEnergie
     return OpcodeEnergies(
         dict.fromkeys(opcode_energies.random, Known(energy_pj, 0.0)),
         dict.fromkeys(opcode_energies.random, Known(ratio * energy_pj, 0.0)),
+        rules=opcode_energies.rules,
+        warp_shares=opcode_energies.warp_shares,
+        own_rows=opcode_energies.own_rows,
     )
 
 
@@ -45,6 +48,9 @@ def _with_energies(opcode_energies: OpcodeEnergies, energies_pj: Mapping[str, fl
     return OpcodeEnergies(
         {opcode: Known(energy_pj, 0.0) for opcode, energy_pj in energies_pj.items()},
         {opcode: Known(ratio * energy_pj, 0.0) for opcode, energy_pj in energies_pj.items()},
+        rules=opcode_energies.rules,
+        warp_shares=opcode_energies.warp_shares,
+        own_rows=opcode_energies.own_rows,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxbench.model.fit import fit_terms
 from ptxbench.model.kept_nulls import Form, KeptNull, KeptNulls, KindPower, mean_power_w
@@ -78,14 +79,28 @@ class NullComparison:
             seed: Seed of the bootstrap.
         """
         gain = np.abs(null.error_pct) - np.abs(self.table.error_pct)
-        groups: dict[str, list[float]] = {}
-        for kernel, value in zip(self.kernels, gain, strict=True):
-            groups.setdefault(kernel.partition(" ")[0].partition("/")[0], []).append(float(value))
-        sums = np.array([sum(values) for values in groups.values()])
-        counts = np.array([len(values) for values in groups.values()])
-        drawn = np.random.default_rng(seed).integers(0, len(sums), (_DRAWS, len(sums)))
-        low, high = np.quantile(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1), [0.025, 0.975])
-        return float(low), float(high)
+        families = [kernel.partition(" ")[0].partition("/")[0] for kernel in self.kernels]
+        return drawn_by_family(gain, families, seed)
+
+
+def drawn_by_family(
+    values: npt.NDArray[np.float64], families: Sequence[str], seed: int = 0
+) -> tuple[float, float]:
+    """Return the 95% interval of a mean, by a bootstrap that draws whole families.
+
+    Args:
+        values: One a case.
+        families: Family of each.
+        seed: Seed of the bootstrap.
+    """
+    groups: dict[str, list[float]] = {}
+    for family, value in zip(families, values, strict=True):
+        groups.setdefault(family, []).append(float(value))
+    sums = np.array([sum(of_family) for of_family in groups.values()])
+    counts = np.array([len(of_family) for of_family in groups.values()])
+    drawn = np.random.default_rng(seed).integers(0, len(sums), (_DRAWS, len(sums)))
+    low, high = np.quantile(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1), [0.025, 0.975])
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -132,7 +147,8 @@ class NullModels:
             )
             for one in self._shuffles
         ]
-        nulls.insert(2, sorted(tried, key=lambda one: one.mean_absolute_pct)[len(tried) // 2])
+        if tried:
+            nulls.insert(2, sorted(tried, key=lambda one: one.mean_absolute_pct)[len(tried) // 2])
         limit_w = read_session(folder).gpu.power_limit_w
         nulls += [self._by_power(form, table.kernels, limit_w) for form in (Form.POWER, Form.LIMIT)]
         names = tuple(f"{one.kernel} {one.operands}" for one in table.kernels)
@@ -179,7 +195,11 @@ class NullModels:
 
 
 def fit_null_models(
-    folders: Sequence[Path], opcode_energies: OpcodeEnergies, counts_of: Path | None = None
+    folders: Sequence[Path],
+    opcode_energies: OpcodeEnergies,
+    counts_of: Path | None = None,
+    *,
+    with_shuffled: bool = True,
 ) -> NullModels:
     """Fit the table's model and every null model to the fit kernels of some sessions.
 
@@ -187,6 +207,7 @@ def fit_null_models(
         folders: What `validate_kernels.py measure` and `count` wrote.
         opcode_energies: Energies of opcodes, by a run of the same kind of GPU.
         counts_of: Results of another GPU of the same target, for sessions that were not counted.
+        with_shuffled: Whether the table's energies in random order are among them, which are not kept.
 
     Raises:
         InputError: A folder does not hold both, or no fit kernel was measured and counted.
@@ -210,7 +231,9 @@ def fit_null_models(
             Form.MEDIANS: fitted(class_medians(opcode_energies)),
             Form.NOTHING: fitted(constant(opcode_energies, NOTHING_PJ)),
         },
-        _shuffles=tuple(fitted(shuffled(opcode_energies, seed)) for seed in range(_SHUFFLES)),
+        _shuffles=tuple(
+            fitted(shuffled(opcode_energies, seed)) for seed in range(_SHUFFLES if with_shuffled else 0)
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 
 import numpy as np
 
@@ -38,13 +39,17 @@ _MOVERS = (OpcodeClass.GLOBAL, OpcodeClass.SHARED)
 class Rule(StrEnum):
     """How an opcode's energy was found."""
 
+    ROW = "a row of its own"
+    TOGETHER = "rows that have it with other opcodes"
     MEASURED = "measured"
-    ROW = "by the row of its own instruction"
     WEAK = "measured only together with other opcodes"
     SCALED = "same kind of another shape, by multiply-adds"
     MODIFIERS = "same opcode with other modifiers"
     CLASS = "median of its class"
     ALL = "median of all opcodes (an eighth for what a warp executes once)"
+
+
+MEASURED_RULES = frozenset({Rule.ROW, Rule.TOGETHER, Rule.MEASURED})
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,10 @@ class OpcodeEnergies:
             by this run where it has such, else by those that come with ptxbench (`shipped_ratios`).
         measured: The run as it was measured, where these energies are derived from it: it says which opcodes
             it determines, and how far stand-ins are off.
-        by_row: Opcodes whose energy is that of a row, as no loop of the run tells it; they stand in for none.
-        row_error: How far a row is from what loops of a run tell together, relative.
+        rules: How opcodes were found that rows tell; the others are by loops of the run.
+        warp_shares: The part of a whole warp's energy that opcodes have whatever its lanes do; that of others
+            is the median of their class, or of all.
+        own_rows: Opcodes that a row measures, loads and stores among them, whose rows have their bytes.
 
     Raises:
         InputError: `random` is empty.
@@ -103,8 +110,9 @@ class OpcodeEnergies:
         random: Mapping[str, Known],
         zeros: Mapping[str, Known],
         measured: OpcodeEnergies | None = None,
-        by_row: frozenset[str] = frozenset(),
-        row_error: float = _UNKNOWN_FILL,
+        rules: Mapping[str, Rule] = MappingProxyType({}),
+        warp_shares: Mapping[str, float] = MappingProxyType({}),
+        own_rows: frozenset[str] = frozenset(),
     ) -> None:
         if not random:
             raise InputError(
@@ -112,23 +120,20 @@ class OpcodeEnergies:
             )
         self.random = dict(random)
         self.zeros = dict(zeros)
-        self._by_row: frozenset[str] = measured._by_row if measured else by_row
-        self._row_error: float = measured._row_error if measured else row_error
+        self.rules: Mapping[str, Rule] = measured.rules if measured else rules
+        self.warp_shares: Mapping[str, float] = measured.warp_shares if measured else warp_shares
+        self.own_rows: frozenset[str] = measured.own_rows if measured else own_rows
         self._measured = measured or self
         self._zeros_ratios: dict[str, float] = {}
-        solved = self._solved
-        self._sure: list[str] = (
-            measured._sure if measured else [op for op, known in solved.items() if known.sure] or list(solved)
-        )
+        told = [op for op, known in random.items() if known.energy_pj > 0]
+        sure = [op for op in told if random[op].sure or rules.get(op) is Rule.ROW]
+        self._sure: list[str] = measured._sure if measured else sure or list(random)
 
     def energy(self, opcode: str, activity: float) -> OpcodeEnergy:
         """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
         rule, sources = self._stand_ins(opcode)
         energy_pj = self._foretold(opcode, rule, sources, activity)
-        if rule is Rule.ROW:
-            error_pj = math.hypot(self._error_pj(opcode, activity), self._row_error * energy_pj)
-            return OpcodeEnergy(energy_pj, error_pj, rule, "")
-        if rule in (Rule.MEASURED, Rule.WEAK):
+        if rule in (Rule.ROW, Rule.TOGETHER, Rule.MEASURED, Rule.WEAK):
             return OpcodeEnergy(energy_pj, self._error_pj(opcode, activity), rule, "")
         shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
         return OpcodeEnergy(energy_pj, self.fill_errors[rule] * energy_pj, rule, shown)
@@ -153,34 +158,13 @@ class OpcodeEnergies:
             for rule, seen in off.items()
         }
 
-    def with_rows(self, random: Mapping[str, Known], zeros: Mapping[str, Known]) -> OpcodeEnergies:
-        """Return the same energies, and those of opcodes that only a row of their own tells.
-
-        A row's energy is that of one loop less another; the energies of a run are what all its loops tell
-        together. Where both are known, two thirds of the rows are nearer than `row_error`.
-
-        Args:
-            random: Energies on random operands by the row of one opcode, pJ a thread.
-            zeros: The same on zeros.
-        """
-        own = [op for op in self._sure if op in random and self.random[op].energy_pj > 0]
-        off = [abs(random[op].energy_pj / self.random[op].energy_pj - 1) for op in own]
-        new = frozenset(random) - frozenset(self.random)
-        return OpcodeEnergies(
-            self.random | {op: random[op] for op in new},
-            self.zeros | {op: zeros[op] for op in new & frozenset(zeros)},
-            by_row=new,
-            row_error=float(np.quantile(off, 2 / 3)) if len(off) >= _MIN_SEEN else _UNKNOWN_FILL,
-        )
-
-    def by_row(self, opcode: str) -> bool:
-        """Return whether an opcode's energy is that of a row alone."""
-        return opcode in self._by_row
-
-    @property
-    def _solved(self) -> dict[str, Known]:
-        """Opcodes that loops of the run tell together, with their energies on random operands."""
-        return {op: known for op, known in self.random.items() if op not in self._by_row}
+    def warp_share(self, opcode: str) -> float:
+        """Return the part of a whole warp's energy that an opcode has whatever its lanes do; 0 if unknown."""
+        if opcode not in self.warp_shares:
+            kind = opcode_class(opcode)
+            alike = [s for op, s in self.warp_shares.items() if opcode_class(op) is kind]
+            return float(np.median(alike or list(self.warp_shares.values()) or [0.0]))
+        return self.warp_shares[opcode]
 
     def beside(self, levels: Collection[Level]) -> OpcodeEnergies:
         """Return the opcode energies without that of the bytes of some memory levels.
@@ -217,12 +201,13 @@ class OpcodeEnergies:
             share: From 0 (all opcodes cost the same) to 1 (as measured).
         """
         alike = [op for op in self.random if not op.startswith(f"{BYTE}.") and multiply_adds(op) is None]
-        solved = self._solved
-        sure = [k.energy_pj / operand_words(op) for op, k in solved.items() if op in alike and k.sure]
+        sure = [k.energy_pj / operand_words(op) for op, k in self.random.items() if op in alike and k.sure]
         if share == 1 or not sure:
             return self
         middle_pj = float(np.median(sure))
-        ratio = float(np.median([self._zeros_pj(op) / k.energy_pj for op, k in solved.items() if k.sure]))
+        ratio = float(
+            np.median([self._zeros_pj(op) / k.energy_pj for op, k in self.random.items() if k.sure])
+        )
 
         def toward(own_pj: float, common_pj: float, error_pj: float) -> Known:
             return Known(share * own_pj + (1 - share) * common_pj, share * error_pj)
@@ -233,11 +218,12 @@ class OpcodeEnergies:
             common_pj = middle_pj * operand_words(op)
             zeros[op] = toward(self._zeros_pj(op), ratio * common_pj, error_pj)
             random[op] = toward(random[op].energy_pj, common_pj, random[op].error_pj)
-        return OpcodeEnergies(random, zeros, by_row=self._by_row, row_error=self._row_error)
+        return OpcodeEnergies(random, zeros, None, self.rules, self.warp_shares, self.own_rows)
 
     def _stand_ins(self, opcode: str) -> tuple[Rule, Sequence[str]]:
-        if opcode in self._by_row:
-            return Rule.ROW, [opcode]
+        if opcode in self.rules:
+            weak = self.rules[opcode] is Rule.TOGETHER and opcode not in self._sure
+            return Rule.WEAK if weak else self.rules[opcode], [opcode]
         if opcode in self.random:
             return (Rule.MEASURED if opcode in self._sure else Rule.WEAK), [opcode]
         return _stand_ins_among(opcode, tuple(self._sure))
@@ -280,7 +266,7 @@ class OpcodeEnergies:
             "",
             {
                 opcode: min(self.zeros[opcode].energy_pj / known.energy_pj, 1.0)
-                for opcode, known in self._solved.items()
+                for opcode, known in self.random.items()
                 if opcode in self.zeros and known.sure
             },
         )

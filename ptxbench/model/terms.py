@@ -93,7 +93,7 @@ class CodeSpread:
     Attributes:
         modelled_time: Whether their time was modelled, too; else it was measured.
         global_memory: Whether they are kernels that use global memory more than now and then
-            (`ptxbench.model.code_spread.uses_global_memory`).
+            (`KernelWork.uses_global_memory`).
         low: Lower end of measured over estimated energy.
         high: Upper end.
         kernels: How many cases the two are by.
@@ -117,19 +117,21 @@ class CodeSpread:
 class CountedSpread:
     """How far kernels whose instructions and bytes were counted are from their estimate.
 
-    Each was estimated by terms fitted to the other families (ptxbench.model.conformal).
+    Each was estimated by terms fitted to the other families.
 
     Attributes:
         low: Lower end of measured over estimated dynamic energy.
         high: Upper end.
         kernels: How many cases the two are by.
         families: How many families these are of.
+        global_memory: Whether these use global memory more than now and then; None in older files: all do.
     """
 
     low: float
     high: float
     kernels: int
     families: int
+    global_memory: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,9 @@ class Terms:
             it was not worked out.
         kinds: Activity on other kinds of data than random numbers and zeros.
         opcode_share: Share of its own energy that an opcode keeps, see `OpcodeEnergies.drawn`.
-        counted: What an interval needs where all was counted; None in older files, and where no kernel can be
-            predicted from the others.
+        counted: What an interval needs where all was counted, in older files; else None.
+        counted_spreads: The same for kernels that use global memory and for those that hardly do; none where
+            too few kernels can be predicted from the others.
         time: What a time is modelled with; None in older files.
     """
 
@@ -226,6 +229,16 @@ class Terms:
     opcode_share: float = 1.0
     counted: CountedSpread | None = None
     time: TimeTerms | None = None
+    counted_spreads: tuple[CountedSpread, ...] = ()
+
+    def counted_spread(self, global_memory: bool) -> CountedSpread | None:
+        """Return how far counted kernels were from their estimate, None where it was not worked out.
+
+        Args:
+            global_memory: Whether the kernel at hand uses global memory more than now and then.
+        """
+        own = (one for one in self.counted_spreads if one.global_memory is global_memory)
+        return next(own, self.counted)
 
     @property
     def data_kinds(self) -> tuple[str, ...]:

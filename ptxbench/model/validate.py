@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -133,12 +133,15 @@ def judge_terms(
     return ModelValidation(terms, rows, (*missing, *problems))
 
 
-def fit_kernels(folder: Path, counts_of: Path | None = None) -> list[FitKernel]:
+def fit_kernels(
+    folder: Path, counts_of: Path | None = None, purposes: Collection[Purpose] = (Purpose.FIT,)
+) -> list[FitKernel]:
     """Return a session's fit kernels that were measured and counted.
 
     Args:
         folder: The session.
         counts_of: Results of another GPU of the same target, see `counts_folder`.
+        purposes: Purposes of the kernels.
 
     Raises:
         InputError: The folder does not hold both, or no sleeping kernel.
@@ -157,7 +160,7 @@ def fit_kernels(folder: Path, counts_of: Path | None = None) -> list[FitKernel]:
             integer_data=one.case.name.endswith(_INTEGER_DATA),
         )
         for one in measured_kernels(session)
-        if one.case.purpose is Purpose.FIT and one.case.number in works
+        if one.case.purpose in purposes and one.case.number in works
     ]
 
 
@@ -200,6 +203,7 @@ def _row(one: MeasuredKernel, work: KernelWork, machine: Machine, session: Kerne
         uncovered_share=found.uncovered_share,
         parts=_parts(found),
         full_clock_j=estimate(work, replace(machine, limit_w=math.nan), conditions).energy_j,
+        own_row_share=found.coverage.own_row,
     )
 
 

@@ -35,6 +35,7 @@ class ValidatedKernel:
         uncovered_share: Share of the executed instructions that the table does not have.
         parts: Where the estimated joules go, JSON.
         full_clock_j: The same at the full clock, as if there were no limit and no clock term.
+        own_row_share: Share of the executed instructions whose opcode has a row of its own.
     """
 
     kernel: str
@@ -54,6 +55,7 @@ class ValidatedKernel:
     uncovered_share: float
     parts: str
     full_clock_j: float
+    own_row_share: float
 
 
 def write_validated(path: Path, kernels: Sequence[ValidatedKernel]) -> None:

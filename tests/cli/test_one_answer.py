@@ -66,10 +66,6 @@ def of_page(text, instruction):
 @pytest.mark.parametrize("gpu", SHIPPED)
 @pytest.mark.parametrize(("instruction", "name", "parts", "rate", "kept"), QUESTIONS)
 def test_every_command_and_the_interface_give_one_number(gpu, instruction, name, parts, rate, kept):
-    if (gpu, instruction) == ("h200", TENSOR):
-        assert not load_table(gpu)[instruction].is_valid
-        assert open_atlas(gpu).unit_energy(name) is None
-        return
     energy_pj = load_table(gpu)[instruction].energy_pj
     assert 1 < energy_pj < 1e4
 
@@ -151,7 +147,8 @@ def test_a_byte_of_a_load_and_one_of_an_estimate_say_what_they_include(tmp_path)
                 assert BYTE_INCLUDES in text
     assert "a load of the table has all of these" in estimate
     assert "pJ a flop on random data, fitted to whole kernels" in estimate
-    assert "an opcode counts 75% of its own energy" in estimate
+    share = open_atlas("h200").terms.opcode_share
+    assert (f"an opcode counts {share:.0%} of its own energy" in estimate) is (share < 1)
 
 
 def test_a_rate_of_a_report_says_what_it_includes():
@@ -165,8 +162,15 @@ def test_solve_sets_its_answer_beside_that_of_the_table_and_says_what_either_is(
     (row,) = (row for row in document["compared"] if (row["instruction"], row["opt_level"]) == (FMA, "O3"))
     assert row["direct_pj"] == load_table("h200")[FMA].energy_pj
     (opcode,) = (one for one in document["opcodes"] if one["opcode"] == "FFMA")
-    own = open_atlas("h200").opcode_energies.energy("FFMA", 1.0)
-    assert opcode["energy_pj"] == pytest.approx(own.energy_pj, rel=1e-3)
+    atlas = open_atlas("h200")
+    assert opcode["energy_pj"] == pytest.approx(
+        atlas.solved.opcode_energies.random["FFMA"].energy_pj, rel=1e-3
+    )
+    # An estimate takes the row, of several the median.
+    rows_pj = sorted(
+        row["direct_pj"] for row in document["compared"] if row["instruction"] in (FMA, "mad.rn.f32")
+    )
+    assert atlas.opcode_energies.random["FFMA"].energy_pj == pytest.approx(rows_pj[0], rel=0.03)
 
 
 @pytest.mark.parametrize("gpu", SHIPPED)

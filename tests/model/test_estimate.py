@@ -12,8 +12,10 @@ from ptxbench.cli.main import run as main
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
+from ptxbench.experiment.table_options import TableOptions
 from ptxbench.model.clocks.law import Demand, PowerLaw
 from ptxbench.model.estimate import Conditions, Machine, estimate
+from ptxbench.model.inputs import rows_for
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies, Rule
 from ptxbench.model.terms import (
     FILE,
@@ -306,6 +308,54 @@ def test_ptx_and_cubin_give_the_same_json(cubins, capsys, suffix):
     assert 0 < document["uncovered_share"] < 1
 
 
+def test_coverage_is_printed_first_with_what_to_measure(tmp_path, capsys):
+    counts = tmp_path / "counts of it.csv"
+    counts.write_text(COUNTS)
+    assert main(["estimate", "kernel", "--ncu", str(counts), "--table", "h200"]) == 0
+    _, covered, lacking, measure, energy, *_ = capsys.readouterr().out.splitlines()
+    assert covered.startswith(
+        "rows of their own: 75.0% of the executed instructions; told with others: 15.0%"
+    )
+    assert lacking.startswith(
+        "without a row, most executed: IMAD.IADD (15.0%, by add.u16), VIADDMNMX (10.0%, which"
+    )
+    assert measure == f"measure them on your GPU with: ptxbench table --for '{counts}'"
+    assert " J (95%: " in energy
+
+
+def test_two_kernels_stand_beside_each_other_part_by_part(tmp_path, capsys):
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one.write_text(COUNTS)
+    two.write_text(COUNTS.replace("FFMA: 15000", "FFMA: 5000"))
+    words = ["estimate", "kernel", "--ncu", str(one), "--table", "h200"]
+    assert main([*words, "--against", str(two)]) == 0
+    head, a, b, _, first, *rest = capsys.readouterr().out.splitlines()
+    assert head == "A: kernel(), B: kernel(), on NVIDIA H200"
+    assert (a[:3], b[:3]) == ("A: ", "B: ")
+    name, a_j, b_j, difference_j, _ = first.split()
+    assert name == "fp32"
+    assert float(b_j) == pytest.approx(float(a_j) / 3, rel=0.01)
+    assert float(difference_j) == pytest.approx(float(b_j) - float(a_j), rel=0.01)
+    assert any(line.startswith("all ") for line in rest)
+    assert main([*words, "--against", str(two), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["against"]["energy_j"] < document["energy_j"]
+    # The same CSV may hold the other one.
+    assert main([*words, "--against", "kernel"]) == 0
+    assert main([*words, "--against", "nothing"]) == 2
+
+
+def test_the_rows_that_a_kernel_needs_are_found_by_its_counts(tmp_path):
+    counts = tmp_path / "counts.csv"
+    counts.write_text(COUNTS)
+    assert rows_for(counts) == ("fma.rn.f32", "add.u16")
+    options = TableOptions(counts=counts).wanted()
+    assert (options.instructions, options.opt_levels) == (("fma.rn.f32", "add.u16"), ("O3",))
+    counts.write_text(COUNTS.replace("FFMA", "XFMA").replace("IMAD.IADD", "XADD"))
+    with pytest.raises(InputError, match="no instruction of the catalogue becomes"):
+        rows_for(counts)
+
+
 def test_a_time_that_is_not_given_is_modelled_and_said_to_be(capsys):
     code, out, _ = called(capsys, KERNELS / "gemm.ptx", *SHAPE, "--trips", "0x220=100000")
     assert code == 0
@@ -313,6 +363,11 @@ def test_a_time_that_is_not_given_is_modelled_and_said_to_be(capsys):
     assert "no model.json" in out
 
 
+COUNTS = (
+    '"ID","Kernel Name","sass__inst_executed_per_opcode_with_modifier_all","gpu__time_duration.sum"\n'
+    '"","","inst","ns"\n"0","kernel()","20000 (FFMA: 15000; IMAD.IADD: 3000; VIADDMNMX: 2000; BRA: 1)",'
+    '"1000"\n'
+)
 CSV = (
     '"ID","Kernel Name","CC","{opcodes}","gpu__time_duration.sum"\n"","","","inst","ns"\n'
     '"0","gemm(float*)","{cc}","1,000,000,000 (FFMA: 1,000,000,000)","1000000"\n'
@@ -395,8 +450,31 @@ def test_without_a_throttled_row_any_lower_clock_is_extrapolated():
     assert [note for note in found.notes if "extrapolated" in note]
 
 
+def test_lanes_that_take_no_part_cost_what_a_warp_costs_whatever_its_lanes_do():
+    lanes = OpcodeEnergies(OPCODE_ENERGIES.random, OPCODE_ENERGIES.zeros, warp_shares={"FFMA": 0.25})
+    made = replace(machine(), opcode_energies=lanes)
+    half = replace(work(1.0, FFMA=1e12), idle=(("FFMA", 1e12),))
+    assert estimate(half, made, RANDOM).energy_j == pytest.approx(120 + 14 * 1.25)
+    # An opcode that no row of fewer lanes measures has the median of its class.
+    adds = replace(work(1.0, FADD=1e12), idle=(("FADD", 1e12),))
+    assert estimate(adds, made, RANDOM).energy_j == pytest.approx(120 + 11 * 1.25)
+    assert estimate(half, machine(), RANDOM).energy_j == pytest.approx(120 + 14)
+
+
+def test_coverage_says_what_has_a_row_of_its_own_and_what_would_help_most():
+    rules = {"FFMA": Rule.ROW, "FADD": Rule.TOGETHER}
+    energies = OpcodeEnergies(OPCODE_ENERGIES.random, {}, rules=rules, own_rows=frozenset({"FFMA", "LDG.E"}))
+    made = replace(machine(), opcode_energies=energies)
+    found = estimate(work(FFMA=4e12, LDG_E=1e12, FADD=2e12, IADD3=1e12, FMUL=2e12), made, RANDOM).coverage
+    assert found.own_row == pytest.approx(0.5)
+    assert found.together == pytest.approx(0.3)
+    assert found.stand_in == pytest.approx(0.2)
+    assert found.lacking == (("FADD", 0.2), ("FMUL", 0.2), ("IADD3", 0.1))
+
+
 def test_terms_of_kernels_left_out_set_the_interval():
-    made = machine(counted=CountedSpread(0.6, 1.5, 81, 34))
+    spreads = (CountedSpread(0.6, 1.5, 41, 20, False), CountedSpread(0.1, 9.0, 40, 14, True))
+    made = machine(counted_spreads=spreads)
     found = estimate(work(1.0, FFMA=1e13), made, RANDOM)
     assert found.energy_j == pytest.approx(140 + 120)
     assert found.low_j == pytest.approx(260 - 0.4 * 140, rel=0.02)

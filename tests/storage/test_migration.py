@@ -34,7 +34,6 @@ READ_AS = {
     Kind.TABLE: TableManifest,
     Kind.RECORDING: RecordingManifest,
     Kind.ROOFLINE: RecordingManifest,
-    Kind.PROFILE: RecordingManifest,
     Kind.PROGRAM: ProgramManifest,
     Kind.TUNING: TuningManifest,
     Kind.KERNELS: KernelSession,

@@ -1,0 +1,46 @@
+"""The figures of docs/model.md and README are what fit_model.py writes."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from ptxbench.core.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def module():
+    sys.path.insert(0, str(ROOT / "runners"))
+    yield importlib.import_module("fit_model")
+    sys.path.remove(str(ROOT / "runners"))
+    for name in ("fit_model", "spread_code", "transfer_model"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def judged(module):
+    return [module.judge(gpu) for gpu in module.RUNS]
+
+
+def test_the_page_has_what_the_terms_come_to(module, judged):
+    page = (ROOT / "docs" / "model.md").read_text()
+    for name, block in module.blocks(judged, left_out=False).items():
+        assert f"<!-- {name}:begin -->\n{block}<!-- {name}:end -->" in page, name
+
+
+def test_the_readme_says_how_far_off_whole_kernels_are(module, judged):
+    assert module.summary(judged) in (ROOT / "README.md").read_text()
+
+
+def test_a_block_stands_between_its_marks(module):
+    page = "a\n<!-- x:begin -->\nold\n<!-- x:end -->\nb\n<!-- y:begin -->\n<!-- y:end -->\n"
+    assert module.with_block(page, "x", "1\\2\n") == page.replace("old", "1\\2")
+    with pytest.raises(InputError, match="no marks of 'z'"):
+        module.with_block(page, "z", "")
+
+
+def test_a_table_has_words_left_and_numbers_right(module):
+    assert module.table(("a", "b"), [("x", "1")]) == "| a | b |\n| --- | ---: |\n| x | 1 |\n"
