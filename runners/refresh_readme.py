@@ -97,6 +97,7 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
     return {
         ("README.md", "results"): starter_table(rows),
         ("README.md", "tensor"): tensor_table(),
+        ("README.md", "known"): known(),
         ("README.md", "cost"): printed("cost", "fma.rn.f32", "--table", "h200"),
         ("README.md", "tensor-cost"): printed("cost", _TENSOR[3], "--table", "h100"),
         ("README.md", "verify"): printed("verify", "fma.rn.f32", "popc.b32", "--target", "sm_90a"),
@@ -122,6 +123,17 @@ def printed(*words: str) -> str:
     assert code == 0, words  # noqa: S101 - of the lines above
     table, _, _ = out.getvalue().partition("\n\n")
     return f"```\n{table.rstrip()}\n```\n"
+
+
+def known() -> str:
+    """Return a sentence of how many instructions the shipped tables have an energy of, with other boards."""
+    counts = []
+    for name in SHIPPED:
+        atlas = open_atlas(name)
+        names = {row.instruction for row in atlas.rows if row.status.has_number}
+        boards = len(atlas.spread.boards) if atlas.spread else 1
+        counts.append(f"{len(names):,} instructions on `{name}` ({boards} boards)")
+    return f"With all boards, `ptxbench cost` knows\n{' and '.join(counts)}.\n"
 
 
 def starter_table(rows: Sequence[TableRow]) -> str:
