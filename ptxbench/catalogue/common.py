@@ -16,6 +16,8 @@ FILE = "common_opcodes.csv"
 _LEVELS = "level"
 # A row measures an opcode where at least so much of what one copy becomes is of it.
 _MOSTLY = 0.5
+# What one copy becomes over what of it is an opcode, at most, for a row that tells something of it.
+_MOST_BESIDE = 4.0
 
 
 @cache
@@ -57,7 +59,8 @@ def common_rows() -> frozenset[str]:
 def measuring(opcodes: Iterable[str]) -> dict[str, str]:
     """Return the instruction to measure for each opcode: at -O3 it runs with the fewest others.
 
-    An opcode that no instruction becomes is not in it.
+    An opcode that makes up less than a quarter of what every instruction becomes is not in it: such a row says
+    nothing of it.
 
     Args:
         opcodes: SASS opcodes with their modifiers.
@@ -72,7 +75,7 @@ def measuring(opcodes: Iterable[str]) -> dict[str, str]:
             alike = wanted.intersection(either.split("|"))
             beside = whole / n * len(either.split("|"))
             for opcode in alike:
-                if opcode not in best or beside < best[opcode][0]:
+                if beside <= _MOST_BESIDE and (opcode not in best or beside < best[opcode][0]):
                     best[opcode] = (beside, row.name)
     return {opcode: name for opcode, (_, name) in best.items()}
 

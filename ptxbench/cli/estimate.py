@@ -151,7 +151,7 @@ def _print_coverage(coverage: Coverage, counts: str) -> None:
     shown = [
         f"{opcode} ({100 * share:.1f}%, by {names[opcode]})"
         if opcode in names
-        else f"{opcode} ({100 * share:.1f}%, which no instruction of the catalogue becomes)"
+        else f"{opcode} ({100 * share:.1f}%, which no instruction tells)"
         for opcode, share in most
     ]
     click.echo(f"without a row, most executed: {', '.join(shown)}")

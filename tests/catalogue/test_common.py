@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ptxbench.catalogue.common import FILE, common_opcodes, common_rows
+from ptxbench.catalogue.common import FILE, common_opcodes, common_rows, measuring
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import OptLevel
 
@@ -55,3 +55,9 @@ def test_a_folder_without_counts_is_refused(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "has no CSV of ncu" in done.stderr
+
+
+def test_an_opcode_is_measured_by_the_instruction_that_has_the_fewest_others():
+    found = measuring(["FFMA", "IMAD.IADD", "HFMA2.MMA", "BRA", "VIADDMNMX"])
+    # A branch is a small part of every row that has one, and no guard's row serves.
+    assert found == {"FFMA": "fma.rn.f32", "IMAD.IADD": "add.u16", "HFMA2.MMA": "fma.rn.f16x2"}
