@@ -59,8 +59,8 @@ def common_rows() -> frozenset[str]:
 def measuring(opcodes: Iterable[str]) -> dict[str, str]:
     """Return the instruction to measure for each opcode: at -O3 it runs with the fewest others.
 
-    An opcode that makes up less than a quarter of what every instruction becomes is not in it: such a row says
-    nothing of it.
+    An opcode that makes up less than a quarter of what every instruction becomes is not in it: such a row
+    says nothing of it.
 
     Args:
         opcodes: SASS opcodes with their modifiers.
