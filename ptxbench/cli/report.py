@@ -32,7 +32,7 @@ class _Options:
         opcodes: Print the energy of each SASS opcode instead, solved jointly from every kernel of the run.
         store: With --opcodes: solve the run's trials again, and keep the result in its folder.
         boards: Compare the boards of all runs below the folder instead.
-        flame: Of a profile: write stacks too, as .pb.gz (pprof), .speedscope.json, .collapsed, .hatchet.json.
+        flame: Write stacks for flame graphs: .pb.gz (pprof), .speedscope.json, .collapsed, .hatchet.json.
     """
 
     runs: Annotated[tuple[Path, ...], Arg(metavar="RUN...")]
