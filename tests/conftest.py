@@ -4,6 +4,7 @@ What ptxas and nvdisasm made of the same input before is read back, also what th
 pytest-xdist and for earlier runs, and nothing waits for the disk: no test pulls the plug.
 """
 
+import gc
 import os
 import signal
 
@@ -29,6 +30,12 @@ settings.load_profile("ptxbench")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _ignored in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(_ignored, signal.SIG_DFL)
+
+
+def pytest_collection_finish():
+    """What was collected stays to the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
