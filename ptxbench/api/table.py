@@ -208,7 +208,9 @@ def load_table(table: str | Path = "h200") -> Table:
         InputError: There is no such table, or a file of it does not fit.
     """
     atlas = open_atlas(table)
-    return Table(atlas.rows, atlas.manifest, path=atlas.path)
+    loaded = Table(atlas.rows, atlas.manifest, path=atlas.path)
+    loaded._atlas = atlas
+    return loaded
 
 
 def cost(
