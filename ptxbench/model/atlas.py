@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from ptxbench.model.solution import JointSolution
     from ptxbench.model.solved import ClockExponent, Solved
 
+# What a row of a sparse product says, and where that was seen.
+_RAISES = "without the 8 to 16% by which a sparse product raises all that the GPU runs (docs/accuracy.md)"
+_RAISED_ON = "sm_90"
 # The instruction that stands for a kind of flop, and for a byte down to a memory level.
 _FLOPS = {
     "f32": "fma.rn.f32",
@@ -268,9 +271,18 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
     rows, names = _rows(path, wanted)
     # Who looks a number of several boards up has another one.
     known = with_other_boards(known_rows(rows, manifest, other_boards=spread is not None), spread)
+    known = tuple(_noted(row, manifest.gpu) for row in known)
     # Other boards may have measured instructions that are newer than the table.
     reached = names.union(row.instruction for row in known)
     return Atlas(name or str(table), path, manifest, known, spread, reached)
+
+
+def _noted(row: TableRow, gpu: GpuInfo) -> TableRow:
+    """Return a row; that of a sparse product says what its energy is without (docs/accuracy.md)."""
+    raises = ".sp." in row.instruction and gpu.kind is GpuKind.REAL and gpu.target.startswith(_RAISED_ON)
+    if not raises or not row.status.has_number:
+        return row
+    return replace(row, reason="; ".join(filter(None, (row.reason, _RAISES))))
 
 
 @lru_cache

@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, fields, replace
 
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.catalogue.load import load_named
-from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.search import Found, Selection, nothing_fits, search
 from ptxbench.core.condition import DYNAMIC, operands_text
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
-from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.printable import render_csv
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
@@ -211,32 +210,24 @@ def row_costs(name: str, gpu: GpuInfo, rows: Sequence[TableRow], spread: BoardSp
     """
     boards = by_row(rows, spread)
     catalogue = load_named(frozenset(row.instruction for row in rows))
+    types = {instruction.name: instruction.type for instruction in catalogue.values()}
     return [
-        _cost(row, name, gpu, rate, catalogue.get(row.instruction), boards.get(row.key))
+        _cost(row, name, gpu, rate, types.get(row.instruction, ""), boards.get(row.key))
         for row, rate in zip(rows, rates(rows), strict=True)
     ]
 
 
 def _cost(
-    row: TableRow,
-    name: str,
-    gpu: GpuInfo,
-    rate: Rate,
-    instruction: Instruction | None,
-    spread: RowSpread | None,
+    row: TableRow, name: str, gpu: GpuInfo, rate: Rate, ptx_type: str, spread: RowSpread | None
 ) -> Cost:
     has_number = row.status.has_number
-    reasons = [row.reason] if row.reason else []
-    measured_here = gpu.kind is GpuKind.REAL and gpu.target.startswith(_RAISED_ON)
-    if instruction and instruction.sparse and has_number and measured_here:
-        reasons.append(_RAISES)
     at_reference = at_reference_clock(row, gpu)
     return Cost(
         table=name,
         gpu=gpu.title,
         instruction=row.instruction,
         category=row.category,
-        type=instruction.type if instruction else "",
+        type=ptx_type,
         opt_level=row.opt_level,
         protocol=row.protocol,
         operands=row.operands,
@@ -252,7 +243,7 @@ def _cost(
         boards_pj=spread.energy_pj if spread else math.nan,
         boards_scatter=math.nan if spread is None or spread.scatter is None else spread.scatter,
         status=row.status,
-        reason="; ".join(reasons),
+        reason=row.reason,
         clock_mhz=row.clock_mhz,
         reference_mhz=gpu.max_sm_clock_mhz,
         reference_pj=at_reference.value,
@@ -270,8 +261,6 @@ def _not_in(tables: Sequence[Atlas], names: frozenset[str], found: Found) -> str
     return f"no table has {what} ({where}), for {found.pattern!r}; ptxbench table measures it"
 
 
-_RAISES = "without the 8 to 16% by which a sparse product raises all that the GPU runs (docs/accuracy.md)"
-_RAISED_ON = "sm_90"
 _NUMBER = Kind.NUMBER
 _ALWAYS = (
     Column("instruction"),
