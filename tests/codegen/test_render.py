@@ -99,7 +99,6 @@ def test_copies_that_come_again_are_as_each_rendered_for_itself(form):
         assert text.startswith(render_target(row, HOPPER, form)), row.name
 
 
-@settings(max_examples=120)
 @given(
     row_and_target=st.sampled_from(LEGAL),
     form=st.sampled_from(Form),
@@ -117,7 +116,7 @@ def test_any_legal_row_names_its_declared_registers_and_holds_its_copies(
     assert_names_its_registers_and_holds_its_copies(row, target, form)
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples // 10)
 @given(
     row_and_target=st.sampled_from(LEGAL),
     form=st.sampled_from(Form),

@@ -34,6 +34,7 @@ READ_AS = {
     Kind.TABLE: TableManifest,
     Kind.RECORDING: RecordingManifest,
     Kind.ROOFLINE: RecordingManifest,
+    Kind.PROFILE: RecordingManifest,
     Kind.PROGRAM: ProgramManifest,
     Kind.TUNING: TuningManifest,
     Kind.KERNELS: KernelSession,
