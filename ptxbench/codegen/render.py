@@ -24,6 +24,8 @@ from ptxbench.core.threads import WARP
 
 TARGET, OVERHEAD, TARGET_2N, OVERHEAD_2N = "target", "overhead", "target_2n", "overhead_2n"
 
+# File name of a template.
+_TEMPLATE = re.compile(r"[a-z][a-z0-9_]*" + re.escape(TEMPLATE_SUFFIX))
 # An instruction in a kernel's body: perhaps a guard, the opcode, and the operands (but no declaration).
 _INSTRUCTION = re.compile(r" {4}(?P<opcode>(?:@!?%\w+ +)?[a-z][\w.:]*) +(?P<operands>[^ ].*)")
 _OPCODE_COLUMNS = 18
@@ -275,5 +277,8 @@ def _environment(*, sandboxed: bool = False) -> jinja2.Environment:
 
 
 def _template_text(name: str) -> str | None:
+    # A template of a user's own may name what it likes: only names of templates are looked for.
+    if not _TEMPLATE.fullmatch(name):
+        return None
     resource = files("ptx_templates").joinpath(name)
     return resource.read_text(encoding="utf-8") if resource.is_file() else OWN_FILES.get(name)

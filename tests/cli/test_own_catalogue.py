@@ -125,6 +125,16 @@ def test_a_template_that_asks_for_what_it_is_not_given_is_named(write, tmp_path,
     assert f"template {family}.ptx.j2: " in capsys.readouterr().err
 
 
+def test_a_template_includes_no_other_file(write, tmp_path, capsys):
+    secret = tmp_path / "secret.ptx.j2"
+    secret.write_text("a secret")
+    (tmp_path / "curious.ptx.j2").write_text(f'{{% include "{secret}" %}}')
+    assert run(["show", "--catalogue", str(write(family="curious"))]) == 2
+    said = capsys.readouterr()
+    assert f"no template {secret}" in said.err
+    assert "a secret" not in said.out
+
+
 def test_two_files_of_one_name_that_are_not_alike_are_refused(write, tmp_path, capsys):
     (tmp_path / "other").mkdir()
     assert run(["show", "--catalogue", str(write()), "--part", "verdict"]) == 0
