@@ -22,7 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from page_blocks import with_block
+
 from ptxbench.analysis.board_spread import BoardRun, board_spread, rows_by_code
+from ptxbench.analysis.large_steps import LARGE
 from ptxbench.analysis.run_spread import SETTINGS, run_spread
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
@@ -37,7 +40,6 @@ from ptxbench.storage.table import TABLE, read_table
 
 RESULTS = Path(__file__).parents[1] / "results"
 PAGE = RESULTS.parent / "docs" / "accuracy.md"
-_BEGIN, _END = "<!-- spread:begin -->\n", "<!-- spread:end -->"
 _HEADINGS = (
     *("GPU", "rows of", "pairs", "boards", "added"),
     *("beyond both before", "beyond both now", "on boards left out"),
@@ -55,8 +57,6 @@ _AGAIN = ("-repeat", "-after")
 # much six other runs of H100s say, in which both levels were seen: factors of 1.08 to 1.136.
 _AT_UPPER_LEVEL = frozenset({"table-1241", "table-c080", "zeros-8c28"})
 _UPPER_LEVEL, _UPPER_LEVEL_ERROR = math.log(1.12), 0.02
-# By so much, as ln, two runs of a board differ where one had a large step.
-_ANOTHER_LEVEL = 0.03
 # Runs that have the rows of a board.
 _RUNS = ("table-*", "board-*", "zeros-*", "operands-moving", "compiler-*", "halves-*", "lanes-*", "tensor-*")
 
@@ -149,9 +149,7 @@ def with_table(page: str, spreads: Sequence[RunSpread]) -> str:
         page: Markdown.
         spreads: What it shall say.
     """
-    head, _, rest = page.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return f"{head}{_BEGIN}{spread_table(spreads)}{_END}{after}"
+    return with_block(page, "spread", spread_table(spreads))
 
 
 def spread_table(spreads: Sequence[RunSpread]) -> str:
@@ -185,7 +183,7 @@ def _with_more(first: BoardRun, later: BoardRun) -> BoardRun:
         if known.get(row.key, 0) and row.dynamic_pj > 0
     ]
     factor = math.exp(median(logs)) if len(logs) >= SETTINGS.min_common else 1.0
-    if abs(math.log(factor)) > _ANOTHER_LEVEL:
+    if abs(math.log(factor)) > LARGE:
         later = replace(later, rows=tuple(_scaled(row, 1 / factor) for row in later.rows))
     best = {row.key: row for row in later.rows}
     for row in first.rows:

@@ -15,6 +15,8 @@ import math
 import sys
 from pathlib import Path
 
+from page_blocks import with_block
+
 from ptxbench.catalogue.arafa import load_arafa_table
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import ARAFA, OptLevel
@@ -30,7 +32,6 @@ from ptxbench.storage.table import TABLE, read_table
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "published.md"
-BEGIN, END = "<!-- twenty: runners/compare_costs.py -->", "<!-- end -->"
 NAMES = (
     *(
         "add.u32",
@@ -64,8 +65,7 @@ def main() -> int:
 
 def with_table(page: str, text: str) -> str:
     """Return a page with the table between its marks."""
-    head, rest = page.split(BEGIN)
-    return f"{head}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
+    return with_block(page, "twenty", f"{text}\n")
 
 
 def table() -> str:

@@ -14,7 +14,6 @@ kernel_validation.csv beside the run and the shipped table, and the blocks of do
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +22,11 @@ from textwrap import fill
 
 import numpy as np
 import numpy.typing as npt
+from page_blocks import with_block
 from spread_code import Profiled, fit_time, profiled, ratios
 from transfer_model import Transferred, machine_of, transfer
 
-from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.code_spread import CodeRatio, code_spreads, coverage_by_family, inside
 from ptxbench.model.fit import SHARES, FitKernel, left_out_residuals
@@ -442,19 +442,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> 
     """Return a Markdown table; its first columns are words, the others numbers."""
     marks = ["---"] * left + ["---:"] * (len(head) - left)
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, marks, *rows))
-
-
-def with_block(page: str, name: str, block: str) -> str:
-    """Return a page with a block between its two marks.
-
-    Raises:
-        InputError: The page has no such marks.
-    """
-    begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->\n"
-    found = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    if not found.search(page):
-        raise InputError(f"{PAGE} has no marks of {name!r}; put {begin.strip()} and {end.strip()} into it")
-    return found.sub(lambda _: begin + block + end, page)
 
 
 if __name__ == "__main__":

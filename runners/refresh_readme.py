@@ -20,6 +20,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
+from page_blocks import with_block
+
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
 from ptxbench.core.condition import ARAFA, ARRAY_PATTERNS, DYNAMIC, OptLevel, Pattern
@@ -79,7 +81,7 @@ def main() -> int:
     if arguments.write:
         for (page, name), text in pages(rows).items():
             path = ROOT / page
-            write_text(path, with_part(path.read_text(encoding="utf-8"), name, text))
+            write_text(path, with_block(path.read_text(encoding="utf-8"), name, text))
     else:
         print(starter_table(rows), end="\n")
         print(tensor_table(), end="")
@@ -105,14 +107,6 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
         ("docs/accuracy.md", "imprecise"): imprecise_rows(),
         ("docs/howto/look_up.md", "example"): cost_example(),
     }
-
-
-def with_part(page: str, name: str, text: str) -> str:
-    """Return a page with a text between its marks `<!-- NAME:begin -->` and `<!-- NAME:end -->`."""
-    begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
-    head, _, rest = page.partition(begin)
-    _, _, after = rest.partition(end)
-    return f"{head}{begin}{text}{end}{after}"
 
 
 def printed(*words: str) -> str:

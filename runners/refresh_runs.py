@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from page_blocks import with_block
 
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError, PtxbenchError
@@ -107,13 +108,7 @@ def with_tables(page: str, runs: Sequence[KeptRun]) -> str:
         InputError: A comment is missing, or that run.
     """
     for name, table in (("runs", runs_table), ("repeats", repeats_table), ("boards", boards_table)):
-        before, begin, rest = page.partition(f"<!-- {name}:begin -->\n")
-        _, end, after = rest.partition(f"<!-- {name}:end -->")
-        if not end:
-            raise InputError(
-                f"{PAGE.name}: no comments {name}:begin and {name}:end; put them round the table"
-            )
-        page = before + begin + table(runs) + end + after
+        page = with_block(page, name, table(runs))
     return page
 
 

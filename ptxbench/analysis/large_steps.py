@@ -16,8 +16,8 @@ from ptxbench.analysis.hmm import Bools, Floats, Ints
 from ptxbench.analysis.operating_point import kernel_of
 from ptxbench.storage.schema import Role, TrialRecord
 
-# A step is large from here on; common ones are 1 to 2%.
-_LARGE = 0.03
+# A step is large from here on, as ln of a power; common ones are 1 to 2%.
+LARGE = 0.03
 # A level counts where kernels that ran at others, too, ran in so many trials.
 _FEWEST = 5
 # Less dynamic power tells no factor.
@@ -152,7 +152,7 @@ def _medians(values: Floats, group: Ints, count: int) -> Floats:
 def _levels(offsets: Floats, trials: Ints) -> Floats:
     """Return the large level that each stretch is at, above the lowest."""
     order = np.argsort(offsets)
-    parts = np.split(order, np.flatnonzero(np.diff(offsets[order]) > _LARGE) + 1)
+    parts = np.split(order, np.flatnonzero(np.diff(offsets[order]) > LARGE) + 1)
     told = [part for part in parts if trials[part].sum() >= _FEWEST]
     means = np.array([np.average(offsets[part], weights=trials[part]) for part in told])
     if len(means) < 2:

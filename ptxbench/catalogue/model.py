@@ -62,6 +62,11 @@ class Expectation:
         return "refused" if self.refused else counts_text(self.counts)
 
 
+def is_sparse(name: str) -> bool:
+    """Return whether an opcode, or the name of a row that ptxbench ships, multiplies a sparse matrix."""
+    return "sp" in name.split(".")
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One row of the catalogue; ptxbench/catalogue/data/README.md says how to write one.
@@ -209,7 +214,7 @@ class Instruction:
     @property
     def sparse(self) -> bool:
         """Whether it multiplies a sparse matrix: from the first one on everything draws more."""
-        return "sp" in self.opcode.split(".")
+        return is_sparse(self.opcode)
 
     @property
     def mixer(self) -> Companion | None:

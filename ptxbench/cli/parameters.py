@@ -85,40 +85,49 @@ class LoopCount(click.ParamType[tuple[str, float]]):
             )
 
 
-class SizeValue(click.ParamType[tuple[str, float]]):
-    """A size of a specification and its value, such as N=8192."""
+class _NamedNumber(click.ParamType[tuple[str, float]]):
+    """A name and a number, NAME=N."""
 
-    name = "NAME=N"
-    _value = Number(-1e18, 1e18)
+    name: str
+    _example: str
+    _number: Number
 
     def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
-        """Return the name and the value."""
+        """Return the name and the number."""
         if isinstance(value, tuple):
             return value
         name, sign, number = str(value).partition("=")
         if not sign or not name.strip():
-            self.fail(f"{value!r} must be NAME=N, such as N=8192.", param, ctx)
-        found = self._value.convert(number, param, ctx)
-        return name.strip(), int(found) if found == int(found) else found
+            self.fail(f"{value!r} must be {self.name}, such as {self._example}.", param, ctx)
+        return name.strip(), self._number.convert(number, param, ctx)
 
 
-class UnitCount(click.ParamType[tuple[str, float]]):
+class SizeValue(_NamedNumber):
+    """A size of a specification and its value, such as N=8192."""
+
+    name = "NAME=N"
+    _example = "N=8192"
+    _number = Number(-1e18, 1e18)
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
+        """Return the name and the value, a whole number where it is one."""
+        name, found = super().convert(value, param, ctx)
+        return name, int(found) if found == int(found) else found
+
+
+class UnitCount(_NamedNumber):
     """How many of a unit a program makes, such as token=4096."""
 
     name = "UNIT=N"
-    _count = Number(0, 1e18)
+    _example = "token=4096"
+    _number = Number(0, 1e18)
 
     def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
         """Return the unit and how many."""
-        if isinstance(value, tuple):
-            return value
-        unit, sign, number = str(value).partition("=")
-        if not sign or not unit.strip():
-            self.fail(f"{value!r} must be UNIT=N, such as token=4096.", param, ctx)
-        count = self._count.convert(number, param, ctx)
+        unit, count = super().convert(value, param, ctx)
         if count == 0:
             self.fail(f"{value!r} must say how many there are, at least one.", param, ctx)
-        return unit.strip(), count
+        return unit, count
 
 
 class OperandKind(click.ParamType["str | float"]):

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxbench.catalogue.model import is_sparse
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.model.rates import rates
@@ -279,7 +280,7 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
 
 def _noted(row: TableRow, gpu: GpuInfo) -> TableRow:
     """Return a row; that of a sparse product says what its energy is without (docs/accuracy.md)."""
-    raises = ".sp." in row.instruction and gpu.kind is GpuKind.REAL and gpu.target.startswith(_RAISED_ON)
+    raises = is_sparse(row.instruction) and gpu.kind is GpuKind.REAL and gpu.target.startswith(_RAISED_ON)
     if not raises or not row.status.has_number:
         return row
     return replace(row, reason="; ".join(filter(None, (row.reason, _RAISES))))

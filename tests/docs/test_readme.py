@@ -19,7 +19,7 @@ def test_the_pages_show_what_the_shipped_tables_have():
     assert gpu.kind is GpuKind.REAL
     for (name, part), text in module.pages(rows).items():
         page = (ROOT / name).read_text()
-        assert module.with_part(page, part, text) == page, "run runners/refresh_readme.py --write"
+        assert module.with_block(page, part, text) == page, "run runners/refresh_readme.py --write"
 
 
 def test_every_file_that_the_documents_link_to_is_there():
