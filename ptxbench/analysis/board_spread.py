@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev, variance
 
-from ptxbench.analysis.row_notes import at_other_clock
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
@@ -17,7 +16,7 @@ from ptxbench.storage.board_spread import BoardFactor, BoardSpread, RowSpread
 from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.precision import without_precision
 from ptxbench.storage.run_spread import RunSpread
-from ptxbench.storage.schema import TableRow
+from ptxbench.storage.schema import TableRow, ran_at_other_clock
 
 # A factor from fewer rows would explain them by itself.
 _MIN_ROWS = 3
@@ -245,7 +244,7 @@ def _row(measured: Sequence[_OnBoard]) -> RowSpread:
 
 def _told(reasons: Sequence[str]) -> str:
     """Return what the first board says of its row, or the first whose loops ran at unlike clocks."""
-    return next(filter(at_other_clock, reasons), reasons[0])
+    return next(filter(ran_at_other_clock, reasons), reasons[0])
 
 
 def _note(reason: str) -> str:

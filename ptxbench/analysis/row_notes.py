@@ -98,11 +98,6 @@ def clock_note(target: LoopEnergy, overhead: LoopEnergy) -> str:
     return f"the target ran at {target.clock_mhz:.0f} MHz, {OVERHEAD_AT} {overhead.clock_mhz:.0f}"
 
 
-def at_other_clock(reason: str) -> bool:
-    """Return whether a row's reason says so."""
-    return OVERHEAD_AT in reason
-
-
 def other_clock_note(target: LoopEnergy) -> str:
     """Return a sentence where trials of the target ran at another clock than the energy is for, else ""."""
     clocks_mhz = [round(t.sm_clock_mhz) for t in target.trials if math.isfinite(t.sm_clock_mhz)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
-from ptxbench.catalogue.load import load_catalogue
+from ptxbench.catalogue.load import load_catalogue, rows_naming
 from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import OptLevel
 
@@ -67,7 +67,7 @@ def measuring(opcodes: Iterable[str]) -> dict[str, str]:
     """
     wanted = frozenset(opcodes)
     best: dict[str, tuple[float, str]] = {}
-    for row in load_catalogue():
+    for row in rows_naming(wanted):
         # A guard asks what its lanes change.
         counts = () if row.guard else _counts(row)
         whole = sum(n for _, n in counts)

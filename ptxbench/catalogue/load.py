@@ -44,6 +44,9 @@ TEMPLATE_SUFFIX = ".ptx.j2"
 # So many names are in most of the files.
 _MANY = 100
 _NAMED = re.compile(r'name = "([^"]*)"')
+# A row that has a line to itself, as all have that ptxbench ships.
+_ROW_LINE = re.compile(r"^ *\{ name = .*\},?\n", re.MULTILINE)
+_GROUP = re.compile(r"^(?=\[\[group\]\])", re.MULTILINE)
 # Tables of a group that a row adds to; everything else of a row stands in the group's place.
 _MERGED = ("types", "values_of", "params")
 
@@ -83,6 +86,35 @@ def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
         if not names.isdisjoint(_NAMED.findall(text)):
             found.update({row.name: row for row in parse_rows(text, name, names)})
     return MappingProxyType(found)
+
+
+def rows_naming(opcodes: Collection[str]) -> tuple[Instruction, ...]:
+    """Return at least the rows that name one of some SASS opcodes, in catalogue order.
+
+    It parses only the lines that do, where all of them take 0.3 s.
+
+    Args:
+        opcodes: SASS opcodes with their modifiers.
+
+    Raises:
+        InputError: A row is not legal.
+    """
+    if not opcodes or len(opcodes) > _MANY or load_catalogue.cache_info().currsize:
+        return load_catalogue() if opcodes else ()
+    wanted = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, opcodes))})(?![\w.])")
+    return tuple(row for name, text in _texts() for row in parse_rows(_abridged(text, wanted), name))
+
+
+def _abridged(text: str, wanted: re.Pattern[str]) -> str:
+    """Return a catalogue file without the rows that do not hold what is wanted, and without empty groups."""
+
+    def of_group(group: str) -> str:
+        if wanted.search(_ROW_LINE.sub("", group)):
+            return group
+        left = _ROW_LINE.sub(lambda line: line[0] if wanted.search(line[0]) else "", group)
+        return left if wanted.search(left) else ""
+
+    return "".join(map(of_group, _GROUP.split(text)))
 
 
 def _texts() -> Iterator[tuple[str, str]]:

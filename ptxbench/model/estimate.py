@@ -13,8 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from statistics import median
 
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
@@ -393,7 +392,7 @@ def _energy_of(
         return OpcodeEnergy(energy_pj, one.error * energy_pj, Rule.MEASURED, "")
     alike = nearest(kind, fitted) or list(fitted)
     energies_pj = [macs * _at(fitted[k], activity) * operand_bits(opcode) / operand_bits(k) for k in alike]
-    energy_pj = float(np.median(energies_pj))
+    energy_pj = median(energies_pj)
     shown = ", ".join(alike[:3])
     return OpcodeEnergy(energy_pj, _OTHER_KIND * energy_pj, Rule.SCALED, shown)
 

@@ -4,48 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
 from ptxbench.analysis.loop_energy import Common, pass_energy_pj, pass_pj_per_w
 from ptxbench.analysis.operating_point import same_operating_point
-from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import DYNAMIC
-from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
-from ptxbench.model.work import Level
+from ptxbench.model.pass_energy import PassEnergy, moved_bytes
 from ptxbench.sass.loop_counts import OpcodeCounts, loop_counts
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role, TrialRecord
 
 # What one trial alone, whose scatter is unknown, may be off by.
 _UNREPEATED = 0.01
-# What a catalogue row that is named after a level moves bytes at.
-_LEVELS = {"l2": (Level.CROSSBAR,), "hbm": (Level.CROSSBAR, Level.DRAM)}
-
-
-@dataclass(frozen=True)
-class PassEnergy:
-    """Dynamic energy of one pass of one kernel's loop, a thread.
-
-    Attributes:
-        name: Instruction, optimization level, role and grid.
-        pattern: Operand pattern.
-        counts: Opcode with modifiers, and how often a pass executes it.
-        energy_pj: Mean over the trials.
-        error_pj: Standard error of it: scatter of the trials and static power.
-        trials: How many trials it rests on.
-    """
-
-    name: str
-    pattern: str
-    counts: OpcodeCounts
-    energy_pj: float
-    error_pj: float
-    trials: int
 
 
 def pass_energies(folder: RunFolder, common: Common) -> tuple[PassEnergy, ...]:
@@ -108,28 +82,6 @@ def _moved_bytes(record: TrialRecord) -> OpcodeCounts:
     return moved_bytes(record.instruction, record.copies) if is_target else ()
 
 
-def moved_bytes(instruction: str, copies: float) -> OpcodeCounts:
-    """Return the bytes that copies of an instruction move beyond L1, where the catalogue names the level.
-
-    Rows of a level are named after it (`ld.global.b32:hbm`, ptxbench/catalogue/data/memory_level.toml). What
-    comes from L2 or DRAM passes the crossbar; L2's own part is counted there. A store's way to L2 is part of
-    the storing instruction.
-
-    Args:
-        instruction: Catalogue name.
-        copies: How often one thread executes it.
-    """
-    name, _, level = instruction.rpartition(":")
-    if level not in _LEVELS:
-        return ()
-    try:
-        size = float(find_instruction(instruction).bytes * copies)
-    except InputError:
-        return ()
-    levels = [one for one in _LEVELS[level] if not (name.startswith("st.") and one is Level.CROSSBAR)]
-    return tuple((one.opcode, size) for one in levels)
-
-
 def _pass_energy(trials: list[TrialRecord], common: Common, counts: OpcodeCounts) -> PassEnergy:
     first = trials[0]
     energies_pj = np.array([pass_energy_pj(trial, common) for trial in trials])
@@ -152,8 +104,3 @@ def _pass_energy(trials: list[TrialRecord], common: Common, counts: OpcodeCounts
 
 def _nan_to_zero(value: float) -> float:
     return value if math.isfinite(value) else 0.0
-
-
-def patterns_of(passes: Iterable[PassEnergy]) -> tuple[str, ...]:
-    """Return the operand patterns, each once, in order of appearance."""
-    return tuple(dict.fromkeys(one.pattern for one in passes))

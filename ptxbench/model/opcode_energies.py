@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
+from statistics import median
 from types import MappingProxyType
 
 import numpy as np
@@ -163,7 +164,7 @@ class OpcodeEnergies:
         if opcode not in self.warp_shares:
             kind = opcode_class(opcode)
             alike = [s for op, s in self.warp_shares.items() if opcode_class(op) is kind]
-            return float(np.median(alike or list(self.warp_shares.values()) or [0.0]))
+            return median(alike or list(self.warp_shares.values()) or [0.0])
         return self.warp_shares[opcode]
 
     def beside(self, levels: Collection[Level]) -> OpcodeEnergies:
@@ -204,10 +205,8 @@ class OpcodeEnergies:
         sure = [k.energy_pj / operand_words(op) for op, k in self.random.items() if op in alike and k.sure]
         if share == 1 or not sure:
             return self
-        middle_pj = float(np.median(sure))
-        ratio = float(
-            np.median([self._zeros_pj(op) / k.energy_pj for op, k in self.random.items() if k.sure])
-        )
+        middle_pj = median(sure)
+        ratio = median([self._zeros_pj(op) / k.energy_pj for op, k in self.random.items() if k.sure])
 
         def toward(own_pj: float, common_pj: float, error_pj: float) -> Known:
             return Known(share * own_pj + (1 - share) * common_pj, share * error_pj)
@@ -238,10 +237,12 @@ class OpcodeEnergies:
                 for e, source in zip(energies_pj, sources, strict=True)
             ]
         share = ONCE_A_WARP_SHARE if rule is Rule.ALL and opcode_class(opcode) in ONCE_A_WARP else 1.0
-        return share * float(np.median(energies_pj))
+        return share * median(energies_pj)
 
     def _at(self, opcode: str, activity: float) -> float:
         random_pj = self.random[opcode].energy_pj
+        if activity == 1:
+            return random_pj
         zeros_pj = self._zeros_pj(opcode)
         return zeros_pj + activity * (random_pj - zeros_pj)
 
@@ -273,6 +274,8 @@ class OpcodeEnergies:
 
     def _error_pj(self, opcode: str, activity: float) -> float:
         random_pj = self.random[opcode].error_pj
+        if activity == 1:
+            return random_pj
         zeros = self.zeros.get(opcode)
         zeros_pj = zeros.error_pj if zeros else self.fill_errors[Rule.CLASS] * self._zeros_pj(opcode)
         return math.hypot(activity * random_pj, (1 - activity) * zeros_pj)

@@ -97,9 +97,10 @@ def nearest(opcode: str, others: Iterable[str]) -> list[str]:
     words either has: FFMA is nearer to FFMA.FTZ than FFMA.RM is.
     """
     words = opcode.split(".")
-    keys = {other: _likeness(words, other.split(".")) for other in others}
+    same = [other for other in others if other.partition(".")[0] == words[0]]
+    keys = {other: _likeness(words, other.split(".")) for other in same}
     best = max(keys.values(), default=(0, 0))
-    return [other for other, key in keys.items() if key == best and key[0] > 0]
+    return [other for other, key in keys.items() if key == best]
 
 
 def _likeness(words: Sequence[str], others: Sequence[str]) -> tuple[int, int]:

@@ -12,19 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from ptxbench.analysis.row_notes import at_other_clock
+from threadpoolctl import threadpool_limits
+
 from ptxbench.catalogue.model import Unit
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
-from ptxbench.model.observations import PassEnergy
 from ptxbench.model.opcode_energies import RANDOM, Known
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
+from ptxbench.model.pass_energy import PassEnergy
 from ptxbench.model.solve import row_counts, solve, solve_with_prior
 from ptxbench.model.tensor import multiply_adds
 from ptxbench.model.zeros import MEMORY
-from ptxbench.storage.schema import TableRow
+from ptxbench.storage.schema import TableRow, ran_at_other_clock
 
 # Rows hold their bytes, which an estimate charges apart.
 _MOVES = MEMORY | {OpcodeClass.SHARED_ATOMIC}
@@ -69,7 +70,9 @@ def row_energies(rows: Sequence[TableRow], kin: Sequence[Sequence[TableRow]] = (
     left = [one for one in (_without(one, isolated) for one in passes) if one.counts]
     if not left:
         return RowEnergies(isolated, {})
-    together = solve_with_prior(left, solve(left))
+    # Several threads wait for each other longer than these small matrices take.
+    with threadpool_limits(1, user_api="blas"):
+        together = solve_with_prior(left, solve(left))
     return RowEnergies(isolated, {opcode: Known(*values) for opcode, values in together.items()})
 
 
@@ -157,7 +160,7 @@ def _counts(row: TableRow, operands: str, *, any_lanes: bool = False) -> bool:
         return False
     if not row.status.has_number or not row.sass or row.instruction.endswith(_CHANGED):
         return False
-    return (any_lanes or row.lanes == WARP) and not at_other_clock(row.reason)
+    return (any_lanes or row.lanes == WARP) and not ran_at_other_clock(row.reason)
 
 
 def _of_thread(row: TableRow) -> Known:

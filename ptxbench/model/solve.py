@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.core.least_squares import nonnegative
-from ptxbench.model.observations import PassEnergy, moved_bytes, patterns_of
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
+from ptxbench.model.pass_energy import PassEnergy, moved_bytes, patterns_of
 from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
 from ptxbench.storage.schema import TableRow
 

@@ -10,8 +10,9 @@ from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.model.clocks.power_capping import clock_exponent
-from ptxbench.model.observations import pass_energies, patterns_of
+from ptxbench.model.observations import pass_energies
 from ptxbench.model.opcode_energies import RANDOM, ZEROS
+from ptxbench.model.pass_energy import patterns_of
 from ptxbench.model.solution import JointSolution
 from ptxbench.model.solve import solve, solve_with_prior
 from ptxbench.model.solved import (

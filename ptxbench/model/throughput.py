@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-
-import numpy as np
+from statistics import median
 
 from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.condition import DYNAMIC
@@ -131,7 +130,7 @@ def _tensor_interval(opcode: str, time: TimeTerms | None) -> float | None:
     rates = {one.kind: one.per_cycle for one in time.tensor}
     kind = tensor_kind(opcode)
     alike = [kind] if kind in rates else nearest(kind, rates) or list(rates)
-    return float(np.median([macs * WARP / rates[k] * operand_bits(opcode) / operand_bits(k) for k in alike]))
+    return median([macs * WARP / rates[k] * operand_bits(opcode) / operand_bits(k) for k in alike])
 
 
 def _interval(opcode: str, cycles: Mapping[str, float]) -> float:
@@ -140,4 +139,4 @@ def _interval(opcode: str, cycles: Mapping[str, float]) -> float:
     kin = [cycles[other] for other in nearest(opcode, cycles)]
     if not kin:
         kin = [c for other, c in cycles.items() if opcode_class(other) is opcode_class(opcode)]
-    return float(np.median(kin)) if kin else _ISSUE_CYCLES
+    return median(kin) if kin else _ISSUE_CYCLES

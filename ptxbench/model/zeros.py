@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-
-import numpy as np
+from statistics import median
 
 from ptxbench.model.opcodes import ONCE_A_WARP, OpcodeClass, nearest, opcode_class
 
@@ -60,7 +59,7 @@ class ZerosRatios:
         return self._median([other for other in self.by_opcode if opcode_class(other) not in MEMORY])
 
     def _median(self, opcodes: list[str]) -> float:
-        return float(np.median([self.by_opcode[opcode] for opcode in opcodes]))
+        return median([self.by_opcode[opcode] for opcode in opcodes])
 
 
 @lru_cache(maxsize=1)

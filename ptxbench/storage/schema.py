@@ -18,6 +18,11 @@ OVERHEAD_AT = "its overhead loop at"
 COUNTS_AS_AT = "and count as at"
 
 
+def ran_at_other_clock(reason: str) -> bool:
+    """Return whether a row's reason says that its two loops ran at unlike clocks."""
+    return OVERHEAD_AT in reason
+
+
 class Role(StrEnum):
     """Which kernel of a row a trial ran; the value is the kernel's entry name."""
 
@@ -254,7 +259,7 @@ class TableRow:
     @property
     def clock_corrected(self) -> bool:
         """Whether the energy was brought from one SM clock to another, as the reason says."""
-        return OVERHEAD_AT in self.reason or COUNTS_AS_AT in self.reason
+        return ran_at_other_clock(self.reason) or COUNTS_AS_AT in self.reason
 
     def wider(self, ci95: float) -> TableRow:
         """Return the row with a relative half-width added to its dynamic energy's interval, in quadrature."""

@@ -2,8 +2,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ptxbench.catalogue.common import FILE, common_opcodes, common_rows, measuring
-from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.common import FILE, common_opcodes, common_rows, main_opcodes, measuring
+from ptxbench.catalogue.load import find_instruction, forget_catalogue, load_catalogue
 from ptxbench.core.condition import OptLevel
 
 ROOT = Path(__file__).parents[2]
@@ -61,3 +61,19 @@ def test_an_opcode_is_measured_by_the_instruction_that_has_the_fewest_others():
     found = measuring(["FFMA", "IMAD.IADD", "HFMA2.MMA", "BRA", "VIADDMNMX"])
     # A branch is a small part of every row that has one, and no guard's row serves.
     assert found == {"FFMA": "fma.rn.f32", "IMAD.IADD": "add.u16", "HFMA2.MMA": "fma.rn.f16x2"}
+
+
+def test_reading_only_the_lines_that_name_an_opcode_changes_no_answer():
+    known = load_catalogue()
+    every = sorted({opcode for row in known for opcode in main_opcodes(row)})
+    # "FADD" is a part of other opcodes' names, IMAD stands in keys that several rows share.
+    some = [*every[::60], "FADD", "IMAD", "LDG.E"]
+    by_all = {opcode: measuring([opcode]) for opcode in some}
+    forget_catalogue()
+    by_lines = {opcode: measuring([opcode]) for opcode in some}
+    assert load_catalogue.cache_info().currsize == 0
+    assert by_lines == by_all
+
+
+def test_no_opcode_is_measured_by_nothing():
+    assert measuring([]) == {}

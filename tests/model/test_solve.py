@@ -18,7 +18,7 @@ from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
-from ptxbench.model.observations import PassEnergy
+from ptxbench.model.pass_energy import PassEnergy
 from ptxbench.model.solve import solve, solve_with_prior
 from ptxbench.model.solved import read_solved
 from ptxbench.storage.run_folder import RunFolder
