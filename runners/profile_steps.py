@@ -4,12 +4,14 @@
 
 `decode` is one token of a Llama of 1.1 B parameters for 16 sequences of 1,024 tokens, `train` a step of an
 encoder with AdamW in bfloat16, `convolution` the inference of a small residual network, `mix` has matrix
-products that are at the power limit alone among small kernels, and `cupy` is a step of CuPy.
+products that are at the power limit alone among small kernels, and `cupy` is a step of CuPy. `three` has
+three kernels of 100 ms, whose power alone is measured before and after, for the rows to be judged by.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -162,15 +164,107 @@ def _cupy() -> tuple[Callable[[], object], dict[str, float]]:
     return step, {}
 
 
+_THREE = """
+extern "C" __global__ void arithmetic(float *out, long passes, float a, float b) {
+    float x = threadIdx.x, y = blockIdx.x;
+    for (long i = 0; i < passes; i++) {
+        x = fmaf(x, a, b);
+        y = fmaf(y, b, a);
+    }
+    out[blockIdx.x * blockDim.x + threadIdx.x] = x + y;
+}
+extern "C" __global__ void streaming(float4 *data, long passes, long count) {
+    for (long pass = 0; pass < passes; pass++)
+        for (long i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+            float4 value = data[i];
+            value.x += value.y;
+            data[i] = value;
+        }
+}
+extern "C" __global__ void chain(unsigned *out, long passes) {
+    unsigned x = threadIdx.x + 1;
+    for (long i = 0; i < passes; i++) {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+    }
+    out[blockIdx.x * blockDim.x + threadIdx.x] = x;
+}
+"""
+_ALONE_S = 5.0
+
+
+def _three() -> dict[str, Callable[[], None]]:
+    """Return a launch of each of three kernels that take 100 ms: arithmetic, DRAM, one warp an SM."""
+    import cupy
+
+    module = cupy.RawModule(code=_THREE)
+    sms = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    out = cupy.random.standard_normal(1 << 28, dtype=cupy.float32)
+    factors = (cupy.float32(0.999), cupy.float32(0.5))
+    launches = {
+        "arithmetic": ((sms * 8,), (256,), (out, 4_500_000, *factors)),
+        "streaming": ((sms * 8,), (256,), (out, 140, out.size // 4)),
+        "chain": ((sms,), (32,), (out, 7_000_000)),
+    }
+
+    def launch(name: str) -> None:
+        module.get_function(name)(*launches[name])
+
+    return {name: functools.partial(launch, name) for name in launches}
+
+
+def _power_alone_w(launch: Callable[[], object]) -> tuple[float, float]:
+    """Return the mean power of one kernel alone, W, and the time of a launch, s."""
+    import cupy
+
+    with ptxbench.EnergyMonitor(0, sync=cupy.cuda.runtime.deviceSynchronize) as monitor:
+        launch()
+        monitor.begin_window("alone")
+        begun, launches = time.monotonic(), 0
+        while time.monotonic() - begun < _ALONE_S:
+            launch()
+            cupy.cuda.runtime.deviceSynchronize()
+            launches += 1
+        found = monitor.end_window("alone")
+    return found.energy_j / found.time_s, found.time_s / launches
+
+
+def _compare_with_alone(out: Path) -> None:
+    """Profile three kernels of 100 ms, and print their power beside that of each alone, before and after."""
+    kernels = _three()
+
+    def step() -> None:
+        for launch in kernels.values():
+            launch()
+
+    step()
+    before = {name: _power_alone_w(launch) for name, launch in kernels.items()}
+    found = ptxbench.profile(step, out=out, progress=True)
+    after = {name: _power_alone_w(launch) for name, launch in kernels.items()}
+    print(found)
+    for row in found.rows:
+        if row.name in kernels:
+            (first_w, first_s), (last_w, last_s) = before[row.name], after[row.name]
+            alone_w, power_w = (first_w + last_w) / 2, row.energy_j / row.time_s
+            print(
+                f"{row.name}: replayed {power_w:.2f} W, {row.time_s * 1e3:.2f} ms; alone {first_w:.2f} and "
+                f"{last_w:.2f} W, {first_s * 1e3:.2f} and {last_s * 1e3:.2f} ms: {power_w / alone_w - 1:+.2%}"
+            )
+
+
 _STEPS = {"decode": _decode, "train": _train, "convolution": _convolution, "mix": _mix, "cupy": _cupy}
 
 
 def main() -> None:
     """Profile the step, and say what came out."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=_STEPS)
+    parser.add_argument("name", choices=[*_STEPS, "three"])
     parser.add_argument("out", type=Path)
     asked = parser.parse_args()
+    if asked.name == "three":
+        _compare_with_alone(asked.out)
+        return
     step, units = _STEPS[asked.name]()
     begun = time.monotonic()
     found = ptxbench.profile(step, per=units, out=asked.out, progress=True)

@@ -53,6 +53,7 @@ def settled_power(
     sensors: Sequence[SensorDescription] = (),
     *,
     even: bool = True,
+    period_s: float = 0.0,
 ) -> SettledPower:
     """Return the settled power of a kernel by the readings that can be true.
 
@@ -67,12 +68,13 @@ def settled_power(
         counted: The part of the window that power is taken from; None: all of it.
         sensors: What other sources are like, best first: one is set beside a counter that is the source.
         even: Whether its power should be even; at the power limit it is not.
+        period_s: After how long its power repeats itself (`steady_power_w`); 0 for even power.
     """
     if trace.of(sensor.source) is None:
         reason = f"the recording holds no readings of {sensor.source}"
         return SettledPower(_no_power(Status.NOT_SUPPORTED, reason), "", None)
     verdict = judge_kernel(trace, window, sensor, max_power_w, sensors, even=even)
-    power = steady_power_w(verdict.series, counted or window, sensor)
+    power = steady_power_w(verdict.series, counted or window, sensor, period_s)
     objection = verdict.readings.objection
     if not objection and power.status is Status.OK:
         objection = impossible_power(power, sensor.source, max_power_w)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ptxbench.core.status import Status
 from ptxbench.energy.excursion import behind_excursion
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import KernelWindow, Series
+from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
 _NS_PER_S = 1e9
 # Standard deviation of an error that is spread evenly over one unit.
@@ -74,7 +74,9 @@ def fresh(series: Series, refresh_s: float) -> Series:
     return good.select(changed | (np.diff(repeat, prepend=0) > 0))
 
 
-def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescription) -> PowerReading:
+def steady_power_w(
+    series: Series, window: KernelWindow, sensor: SensorDescription, period_s: float = 0.0
+) -> PowerReading:
     """Mean power over the part of the window that readings cover wholly.
 
     A reading taken at t covers, at the earliest, what was drawn at t - lag - refresh - averaging. So readings
@@ -91,6 +93,8 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
         series: Readings of one source, shape (n,).
         window: The kernel's window.
         sensor: What that source is like.
+        period_s: After how long the power repeats itself, where that is longer than a refresh; it is then the
+            mean of as many whole periods as the settled readings span. 0 for even power.
 
     Returns:
         Power in W; WINDOW_TOO_SHORT where the window holds fewer than two settled
@@ -113,9 +117,12 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
     if held_s > _STALE_REFRESHES * sensor.refresh_s > 0:
         reason = f"{series.source} gave a value from before the kernel for {held_s:.2g} s"
         return _no_power(Status.SENSOR_STALE, reason)
-    values_w = fresh(settled, sensor.refresh_s).value
+    distinct = fresh(settled, sensor.refresh_s)
+    values_w = distinct.value
     if len(values_w) < _MIN_READINGS:
         return _too_short(series, window, sensor, len(values_w))
+    if period_s > 0:
+        return _periodic_power(distinct, sensor, period_s)
     if sensor.excursion > 0:
         begin_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
         course = fresh(good.select(taken_between(good, begin_ns, window.end_ns)), sensor.refresh_s)
@@ -125,6 +132,36 @@ def steady_power_w(series: Series, window: KernelWindow, sensor: SensorDescripti
     scatter_w = float(values_w.std(ddof=1)) * math.sqrt(overlap / len(values_w))
     error_w = max(scatter_w, sensor.quantum * _UNIFORM_SD)
     return PowerReading(float(values_w.mean()), error_w, len(values_w))
+
+
+def _periodic_power(settled: Series, sensor: SensorDescription, period_s: float) -> PowerReading:
+    means_w = _period_means_w(settled, period_s)
+    if not len(means_w):
+        reason = f"the settled readings span no whole launch of {period_s:.3g} s"
+        return _no_power(Status.WINDOW_TOO_SHORT, reason, len(settled))
+    # When between two readings the power changed is not known.
+    time_s = _read_s(settled)
+    moved_j = np.diff(settled.value) * np.diff(time_s) * _UNIFORM_SD
+    unseen_w = math.sqrt(float((moved_j**2).sum())) / float(time_s[-1] - time_s[0])
+    scatter_w = float(means_w.std(ddof=1)) / math.sqrt(len(means_w)) if len(means_w) > 1 else 0.0
+    error_w = max(unseen_w, scatter_w, sensor.quantum * _UNIFORM_SD)
+    return PowerReading(float(means_w.mean()), error_w, len(settled))
+
+
+def _period_means_w(settled: Series, period_s: float) -> Float64s:
+    """Return the mean power of each whole period up to the last reading, W; between readings it is linear."""
+    before_last_s = _read_s(settled)
+    steps_j = np.diff(before_last_s) * (settled.value[1:] + settled.value[:-1]) / 2
+    energy_j = np.concatenate(([0.0], np.cumsum(steps_j)))
+    periods = int(-before_last_s[0] / period_s)
+    edges_s = -period_s * np.arange(periods, -1, -1)
+    return np.diff(np.interp(edges_s, before_last_s, energy_j)) / period_s
+
+
+def _read_s(series: Series) -> Float64s:
+    """Return when each reading was made, s from the last one on, shape (n,)."""
+    time_ns = np.where(series.stamp_ns >= 0, series.stamp_ns, series.time_ns)
+    return (time_ns - time_ns[-1]) / _NS_PER_S
 
 
 def settled_after_s(window: KernelWindow, sensor: SensorDescription) -> float:
@@ -139,7 +176,9 @@ def settled_after_s(window: KernelWindow, sensor: SensorDescription) -> float:
     return max(sensor.settle_s, min(sensor.regulation_s, window.elapsed_s / 2))
 
 
-def power_change(series: Series, window: KernelWindow, sensor: SensorDescription) -> float:
+def power_change(
+    series: Series, window: KernelWindow, sensor: SensorDescription, period_s: float = 0.0
+) -> float:
     """Return by what fraction the power of a kernel's later half differs from that of its earlier one.
 
     A difference that the readings' noise explains, or one step of a coarse source, is none. The noise is
@@ -151,11 +190,14 @@ def power_change(series: Series, window: KernelWindow, sensor: SensorDescription
         series: Readings of one source, not of the counter.
         window: The kernel's window.
         sensor: What that source is like.
+        period_s: After how long the power repeats itself (`steady_power_w`); 0 for even power.
 
     Returns:
-        Later over earlier settled readings, less one; 0 where there is no change, or fewer than four of them.
+        Later over earlier settled readings, or whole periods, less one; 0 where there is no change, or fewer
+        than four of them.
     """
-    values_w = fresh(_settled(series.good(), window, sensor), sensor.refresh_s).value
+    settled = fresh(_settled(series.good(), window, sensor), sensor.refresh_s)
+    values_w = _period_means_w(settled, period_s) if period_s > 0 and len(settled) else settled.value
     half = len(values_w) // 2
     if half < _MIN_READINGS:
         return 0.0

@@ -175,6 +175,8 @@ def kernel_power(
     reasons: int,
     board: BoardLimits,
     limits: SettleLimits = SETTLE,
+    *,
+    has_phases: bool = False,
 ) -> KernelPower:
     """Return the settled power and the launch time of a kernel, and whether both had settled.
 
@@ -186,13 +188,27 @@ def kernel_power(
         reasons: NVML's bit mask of what slowed the GPU down meanwhile.
         board: Power limits of the board.
         limits: When it has settled.
+        has_phases: Whether the power may differ within a launch, as in a graph of several kernels. Whole
+            launches count then where they are longer than a refresh.
     """
     is_long = window.elapsed_s >= limits.long_s
     counted = later_half(window) if is_long else window
+    period_s = window.elapsed_s / times if has_phases else 0.0
+    if period_s < source.sensor.refresh_s:
+        period_s = 0.0
 
     def found_at(slowing: int) -> SettledPower:
-        even = slowing == 0
-        return settled_power(trace, window, source.sensor, board.max_w, counted, source.sensors, even=even)
+        even = slowing == 0 and not period_s
+        return settled_power(
+            trace,
+            window,
+            source.sensor,
+            board.max_w,
+            counted,
+            source.sensors,
+            even=even,
+            period_s=period_s,
+        )
 
     named = slowing_reasons(reasons, math.nan, board.set_w)
     found = found_at(named)
@@ -200,10 +216,10 @@ def kernel_power(
     if named and not slowing:
         found = found_at(slowing)
     slowed = slowing != 0
-    source.add(found, window, even=not slowed)
+    source.add(found, window, even=not slowed and not period_s)
     times_s = counted.launch_times_s
     launch_s = sum(times_s) / len(times_s) if is_long and times_s else window.elapsed_s / times
-    unsettled = _unsettled(found, counted, source.sensor, slowed, board.set_w, limits)
+    unsettled = _unsettled(found, counted, source.sensor, slowed, board.set_w, limits, period_s)
     if not unsettled and slowed and not is_long:
         unsettled = f"the power limit was met in a window of {window.elapsed_s:.2g} s"
     return KernelPower(found, launch_s, counted, slowing, unsettled)
@@ -228,6 +244,7 @@ def _unsettled(
     slowed: bool,
     limit_w: float,
     limits: SettleLimits,
+    period_s: float,
 ) -> str:
     """Return why clock or power had not settled in the part that counts, "" where they had."""
     power = found.power
@@ -238,7 +255,7 @@ def _unsettled(
     if power.power_w > (1 + limits.over_limit) * limit_w:
         return f"the power of {power.power_w:.4g} W is above the limit of {limit_w:.4g} W"
     even = limits.even if slowed else limits.even_below
-    change = 0.0 if sensor.counts_energy else power_change(found.series, counted, sensor)
+    change = 0.0 if sensor.counts_energy else power_change(found.series, counted, sensor, period_s)
     if abs(change) > even:
         return f"the power still changed by {change:+.1%}"
     slower = _change(counted.launch_times_s)

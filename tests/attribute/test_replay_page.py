@@ -38,7 +38,7 @@ def test_it_has_every_row_the_tree_and_the_power(measured):
     assert at_s[0] == 0
     assert list(at_s) == sorted(at_s)
     assert 100 < min(power_w) < max(power_w) < 700
-    assert any("97.3% of the step" in note for note in data["notes"])
+    assert any("98.2% of the step" in note for note in data["notes"])
 
 
 def test_no_text_of_a_run_is_markup(measured):

@@ -326,3 +326,17 @@ def _broken():
 )  # fmt: skip
 def test_names_are_short(name, short):
     assert short_name(name) == short
+
+
+def test_a_step_of_long_kernels_is_the_mean_of_whole_steps():
+    powers_w = {"idle": 20, "fast": 420, "slow": 130}
+    launches = tuple(HiddenLaunch(kernel(name), 0.11, power_w) for name, power_w in powers_w.items())
+    step = step_of(launches)
+    profile = measure_step(step.gpu, step, None, {}, QUICK)
+    assert profile.is_closed
+    assert {row.status for row in profile.rows if row.kind} == {Status.OK}
+    static_j = sum(row.time_s * static_w(step, row) for row in profile.rows)
+    assert profile.step.energy_j == pytest.approx(0.11 * sum(powers_w.values()) + static_j, rel=0.01)
+    assert profile.step.half_j < 0.03 * profile.step.energy_j
+    # Times agree but for a fraction of a percent: nothing overlaps.
+    assert not any("overlap" in note for note in profile.notes)

@@ -109,3 +109,34 @@ def test_the_reason_says_by_how_much_the_time_stamps_jumped_back():
 
 def test_power_that_falls_is_no_step_back():
     assert stepped_back(series(range(3), [400.0, 100.0, 50.0])) == ""
+
+
+def in_phases(powers_w, phase_s, periods, error_w=0.0):
+    """Readings every 20 ms of a kernel that draws each power for `phase_s` in turn, from 1 s on."""
+    time_s = np.arange(0.51, 1 + periods * len(powers_w) * phase_s, 0.02)
+    phase = np.floor((time_s - 1) / phase_s).astype(int)
+    value_w = np.where(time_s < 1, 100.0, np.asarray(powers_w)[phase % len(powers_w)])
+    value_w = value_w + error_w * (phase // len(powers_w))
+    return series(time_s, value_w), window(1.0, 1 + periods * len(powers_w) * phase_s)
+
+
+@pytest.mark.parametrize("periods", [2.0, 2.6, 5.0, 5.4])
+def test_of_power_in_phases_whole_launches_count(periods):
+    readings, when = in_phases((200, 500, 350), 0.11, periods)
+    found = steady_power_w(readings, when, sensor(refresh_s=0.02), period_s=0.33)
+    assert found.power_w == pytest.approx(350, rel=0.025)
+    assert abs(found.power_w - 350) <= 2 * found.standard_error_w < 0.05 * 350
+
+
+def test_no_whole_launch_gives_no_power():
+    readings, when = in_phases((200, 500, 350), 0.11, 0.9)
+    found = steady_power_w(readings, when, sensor(refresh_s=0.02), period_s=0.33)
+    assert found.status is Status.WINDOW_TOO_SHORT
+    assert "no whole launch of 0.33 s" in found.reason
+
+
+@pytest.mark.parametrize("rise_w", [0.0, 10.0])
+def test_of_power_in_phases_launches_are_compared_not_phases(rise_w):
+    readings, when = in_phases((200, 500, 350), 0.11, 8, rise_w)
+    rose = power_change(readings, when, sensor(refresh_s=0.02), period_s=0.33)
+    assert rose == pytest.approx(4 * rise_w / (350 + 2.5 * rise_w), abs=0.01)

@@ -17,6 +17,8 @@ from ptxbench.sensors.trace import KernelWindow
 GAP_S = 1e-6
 # What waits between launches, and one thread that sleeps, add to the static power.
 GAP_W, SLEEP_W = 15.0, 4.0
+# From how long on a launch is a phase of its own: sensors see it.
+LONG_S = 0.02
 # What writing memory back takes.
 UNDO_S, UNDO_W = 30e-6, 120.0
 
@@ -135,7 +137,7 @@ class SimulatedStep:
 
 @dataclass
 class SimulatedReplay:
-    """Launches in an order, drawn as one phase of their mean power."""
+    """Launches in an order, drawn as one phase of their mean power up to each one that is long."""
 
     step: SimulatedStep
     order: tuple[int, ...]
@@ -161,7 +163,15 @@ class SimulatedReplay:
                 step.counter = 0 if launch.zeroes else step.counter + launch.counts
             gap_s = GAP_S + (self.extra_gap_s if number >= 0 else 0.0)
             time_s, energy_j = time_s + gap_s, energy_j + gap_s * GAP_W
-        step.gpu.draw(Phase(time_s * step.gpu._physics.governor.full_mhz * 1e6, energy_j))
+            if time_s >= LONG_S:
+                time_s = energy_j = self._draw(time_s, energy_j)
+        self._draw(time_s, energy_j)
+
+    def _draw(self, time_s: float, energy_j: float) -> float:
+        if time_s:
+            gpu = self.step.gpu
+            gpu.draw(Phase(time_s * gpu._physics.governor.full_mhz * 1e6, energy_j))
+        return 0.0
 
     def change(self) -> None:
         """Change the memory, in no time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -154,8 +155,11 @@ def _by_torch(gpu: CapturingGpu, torch: Any, step: Callable[[], object], warm_up
                 step()
         cuda.current_stream().wait_stream(stream)
         graph = cuda.CUDAGraph(keep_graph=True)
-        with cuda.graph(graph, stream=stream):
-            kept = step()
+        with warnings.catch_warnings():
+            # A step that launches nothing is refused with a line that says so.
+            warnings.filterwarnings("ignore", "The CUDA Graph is empty")
+            with cuda.graph(graph, stream=stream):
+                kept = step()
         graph.instantiate()
         # Once as PyTorch does it: that writes the seeds of random numbers, and what is computed on the way.
         graph.replay()
