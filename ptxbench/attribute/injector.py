@@ -11,19 +11,28 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from ptxbench.api.window_log import FOLDER_VARIABLE
+from ptxbench.attribute.replay.kinds import COMMUNICATES
 from ptxbench.core.cache import Cache
 from ptxbench.core.errors import ToolError
 from ptxbench.core.new_file import file_in_place_of
 from ptxbench.core.toolchain import tool_folder
+from ptxbench.devices.cuda_step import own_kernels
 
 MOST_LAUNCHES_VARIABLE = "PTXBENCH_MOST_LAUNCHES"
 _CUPTI_VARIABLE, _EVENTS_VARIABLE = "PTXBENCH_CUPTI", "PTXBENCH_BY_EVENTS"
-_OWN_VARIABLES = (MOST_LAUNCHES_VARIABLE, _CUPTI_VARIABLE, _EVENTS_VARIABLE, FOLDER_VARIABLE)
+_REPLAY_VARIABLE, _WAITING_VARIABLE = "PTXBENCH_REPLAY", "PTXBENCH_REPLAY_NOT"
+_OWN_VARIABLES = (
+    *(MOST_LAUNCHES_VARIABLE, _CUPTI_VARIABLE, _EVENTS_VARIABLE, FOLDER_VARIABLE),
+    *(_REPLAY_VARIABLE, _WAITING_VARIABLE),
+)
+# The oldest GPU that a thread can sleep on; the driver compiles it for newer ones.
+_OWN_TARGET, _OWN_FILE = "sm_75", "own.ptx"
 _PATH_VARIABLES = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 _IS_INJECTOR = re.compile(r"/injector-[0-9a-f]{16}\.so$")
 _CACHE = Cache("")
@@ -38,24 +47,45 @@ _IN_WHEELS = ("nvidia/cu13/lib/libcupti.so.13", "nvidia/cuda_cupti/lib/libcupti.
 _IN_TOOLKITS = ("extras/CUPTI/lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib", "lib64")
 
 
-def source(*, by_events: bool = False) -> str:
-    """Return the injector's C source; with `by_events` of the one that times launches by events."""
+@dataclass(frozen=True)
+class ReplayPlan:
+    """For how long a program's kernels are launched again.
+
+    Attributes:
+        window_s: For each kind.
+        limit_s: For all kinds; those that took the most time come first.
+        hang_s: How much longer than expected it may last before it counts as hanging.
+    """
+
+    window_s: float
+    limit_s: float = 300.0
+    hang_s: float = 10.0
+
+
+def source(*, by_events: bool = False, replay: bool = False) -> str:
+    """Return the injector's C source.
+
+    Args:
+        by_events: Whether it is the one that times launches by events.
+        replay: Whether it launches the program's kernels again at its end.
+    """
     native = files("ptxbench.attribute") / "native"
-    parts = ("injector.c", "launch_timer.c") if by_events else ("injector.c",)
+    parts = ["injector.c", *["launch_timer.c"] * by_events, *["replay.c"] * replay]
     return "".join((native / part).read_text() for part in parts)
 
 
-def build_injector(compiler: str = "cc", *, by_events: bool = False) -> Path:
+def build_injector(compiler: str = "cc", *, by_events: bool = False, replay: bool = False) -> Path:
     """Return the injector, built the first time; its path is one that LD_PRELOAD can hold.
 
     Args:
         compiler: The C compiler.
         by_events: Whether it is the one that times launches by events, for programs without CUPTI.
+        replay: Whether it launches the program's kernels again at its end.
 
     Raises:
         ToolError: There is no compiler, it refused the source, or no file can be written.
     """
-    text = source(by_events=by_events)
+    text = source(by_events=by_events, replay=replay)
     digest = hashlib.sha256("\0".join((text, os.uname().machine, *_FLAGS)).encode()).hexdigest()
     name = f"injector-{digest[:16]}.so"
     library = _CACHE.get(name)
@@ -184,6 +214,22 @@ def timed(
         "NVTX_INJECTION64_PATH": environment.get("NVTX_INJECTION64_PATH") or str(library),
         _EVENTS_VARIABLE: "1" if forced else "",
         FOLDER_VARIABLE: str(folder),
+    }
+
+
+def replaying(environment: Mapping[str, str], folder: Path, plan: ReplayPlan) -> dict[str, str]:
+    """Return an environment in which the injector launches the program's kernels again at its end.
+
+    Args:
+        environment: In which the injector is loaded.
+        folder: Where launches are written; it gets the kernels that are launched beside the program's.
+        plan: For how long.
+    """
+    (folder / _OWN_FILE).write_text(own_kernels(_OWN_TARGET))
+    return {
+        **environment,
+        _REPLAY_VARIABLE: f"{plan.window_s * 1e3:.0f} {plan.limit_s:.0f} {plan.hang_s:g}",
+        _WAITING_VARIABLE: COMMUNICATES,
     }
 
 

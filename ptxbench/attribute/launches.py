@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ptxbench.api.counting import read_counts
 from ptxbench.attribute.ranges import RangeKind, Ranges, join_ranges, read_windows
+from ptxbench.attribute.replay.program_log import ProcessReplay, read_replay
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow
 from ptxbench.storage.file_errors import whole_lines
 
@@ -24,6 +25,13 @@ _PAUSE_NS = 100_000_000
 _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|\\)")
 # Of the injector's numbers; a longer one is damage.
 _DIGITS = 19
+# What a line of a process means, by its word.
+_SAID = {
+    "refused": "kernels are not known: {}; try `ptxbench run --by-events`",
+    "noreplay": "nothing can be launched again: {}",
+    "shared": "another tool, as torch.profiler, used CUPTI beside",
+    "events": "kernels were timed by events around their launches, each some microseconds too long",
+}
 _LAUNCH = np.dtype(
     [
         ("start_ns", "<u8"),
@@ -157,6 +165,7 @@ class LaunchLog:
         unseen_ns: Times in which kernels were not looked at, begin and end, as they came too fast.
         is_counted: Whether launches were counted meanwhile; else as many are supposed as just before.
         counts: How many of each unit the program said to have made.
+        replays: What processes launched again when they were over.
     """
 
     by_gpu: dict[str, Launches]
@@ -167,6 +176,7 @@ class LaunchLog:
     unseen_ns: tuple[tuple[int, int], ...] = ()
     is_counted: bool = True
     counts: Mapping[str, float] = field(default_factory=dict)
+    replays: tuple[ProcessReplay, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -228,8 +238,11 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
     ranges: list[tuple[RangeKind, str, int, int]] = []
     processes = 0
     unseen: dict[str, list[_Unseen]] = {}
+    replays: list[ProcessReplay] = []
     for file in files:
         process = _read_process(file, is_early=is_early)
+        if (replayed := read_replay(file, process.names, process.devices)) is not None:
+            replays.append(replayed)
         pid = file.name.partition("-")[0]
         processes += process.has_cuda
         dropped += process.dropped
@@ -256,6 +269,7 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
         _apart([(one.start_ns, one.end_ns) for one in every]),
         all(one.before for one in every),
         read_counts(folder),
+        tuple(replays),
     )
 
 
@@ -433,20 +447,11 @@ def _read_process(file: Path, *, is_early: bool) -> _Process:
             process.devices[number] = text
         elif word == "dropped" and number is not None:
             process.dropped += number
-        elif word == "refused":
-            process.remarks.append(
-                f"process {pid}: kernels are not known: {rest}; try `ptxbench run --by-events`"
-            )
-            ended = True
-        elif word == "shared":
-            process.remarks.append(f"process {pid}: another tool, as torch.profiler, used CUPTI beside")
+        elif word in _SAID:
+            process.remarks.append(f"process {pid}: {_SAID[word].format(rest)}")
+            ended = ended or word == "refused"
         elif word in ("off", "on", "end") and number is not None:
             process.turns.append(_Turn(word != "off", number, int(text) if text.isdecimal() else 0))
-        elif word == "events":
-            process.remarks.append(
-                f"process {pid}: kernels were timed by events around their launches, each some microseconds"
-                " too long"
-            )
         process.has_cuda = process.has_cuda or word in ("cupti", "refused", "events")
         ended = ended or word == "end"
     if process.has_cuda and not (ended or is_early):

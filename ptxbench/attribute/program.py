@@ -23,10 +23,12 @@ from ptxbench.attribute.child import run_child
 from ptxbench.attribute.equations import Readings
 from ptxbench.attribute.injector import (
     MOST_LAUNCHES_VARIABLE,
+    ReplayPlan,
     build_injector,
     find_cupti,
     injected,
     other_tool,
+    replaying,
     timed,
     without_injector,
 )
@@ -47,11 +49,16 @@ from ptxbench.attribute.recorded import (
     RecordedProgram,
     program_manifest,
 )
+from ptxbench.attribute.replay.plan import SETTINGS
 from ptxbench.attribute.unfinished import RunOnDisk
 from ptxbench.core.errors import ToolError
 from ptxbench.sensors.trace import KernelWindow
 
 _NS_PER_S = 1e9
+_NOTHING_REPLAYED = (
+    "nothing was launched again: that needs CUPTI, and a process that launches kernels and ends by exit, not"
+    " by a signal or _exit"
+)
 
 
 class Followed(Enum):
@@ -130,6 +137,7 @@ def record_program(
     kernels: bool = True,
     by_events: bool = False,
     most_launches_per_s: float | None = None,
+    replay: bool = False,
     out: Path | None = None,
     idle_s: float = 0.0,
 ) -> RecordedProgram:
@@ -144,6 +152,7 @@ def record_program(
         kernels: Whether kernels are followed; without, the program runs exactly as it would by itself.
         by_events: Whether they are timed by events around their launches, without CUPTI.
         most_launches_per_s: Rate of launches in a process from which on kernels are looked at in turns.
+        replay: Whether each kind of kernel is launched again at the end of its process.
         out: The run's folder, empty; None: nothing outlives this process.
         idle_s: For how long the idle power is measured before the command begins.
 
@@ -165,6 +174,7 @@ def record_program(
             kernels=kernels,
             by_events=by_events,
             most_launches_per_s=most_launches_per_s,
+            replay=replay,
         )
         idle_ns = clock.now_ns() if idle_s else 0
         clock.sleep_s(idle_s)
@@ -174,6 +184,11 @@ def record_program(
         code = run_child(words, environment, _last_words(out))
         end_ns = clock.now_ns()
         log = read_launches(folder, end_ns)
+        over_ns = _end_without_replay(log, end_ns)
+        if over_ns < end_ns:
+            end_ns, log = over_ns, read_launches(folder, over_ns)
+    if replay and not log.replays and not not_followed:
+        log = replace(log, remarks=(*log.remarks, _NOTHING_REPLAYED))
     if kept is not None and kept.trouble:
         log = replace(log, remarks=(kept.trouble, *log.remarks))
     tool = other_tool(os.environ) if kernels else None
@@ -192,6 +207,12 @@ def record_program(
         idle_ns=idle_ns,
     )
     return RecordedProgram(manifest, recorded, log)
+
+
+def _end_without_replay(log: LaunchLog, end_ns: int) -> int:
+    """Return when a program was over, before what its last process launched again."""
+    last_ns = max((int(one.start_ns[-1]) for one in log.by_gpu.values() if len(one)), default=0)
+    return min([end_ns, *(one.begin_ns for one in log.replays if last_ns < (one.end_ns or end_ns))])
 
 
 def _last_words(out: Path | None) -> str:
@@ -353,6 +374,7 @@ def _environment(
     kernels: bool,
     by_events: bool,
     most_launches_per_s: float | None,
+    replay: bool,
 ) -> tuple[dict[str, str], str]:
     """Return the command's environment, and why kernels cannot be followed, if so."""
     own = without_injector(os.environ)
@@ -362,14 +384,24 @@ def _environment(
     leaves_cupti = by_events or other_tool(own) is not None
     by_events = leaves_cupti or not cupti
     try:
-        library = build_injector(by_events=by_events or most_launches_per_s is not None)
+        library = build_injector(by_events=by_events or most_launches_per_s is not None, replay=replay)
     except ToolError as error:
         return {**own, FOLDER_VARIABLE: str(folder)}, f"kernels are not known: {error}"
     if most_launches_per_s is not None:
         own[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
     if by_events:
         return timed(own, library, folder, forced=leaves_cupti), ""
-    return injected(own, library, cupti, folder), ""
+    environment = injected(own, library, cupti, folder)
+    return replaying(environment, folder, _replay_plan(boards)) if replay else environment, ""
+
+
+def _replay_plan(boards: Sequence[Board]) -> ReplayPlan:
+    """Return for how long kinds are launched again: until the slowest sensor has settled, and longer."""
+    sensors = [board.sensors[0] for board in boards]
+    settled_s = max(
+        max(one.settle_s, one.regulation_s) + SETTINGS.readings * one.refresh_s for one in sensors
+    )
+    return ReplayPlan(max(SETTINGS.window_s, settled_s))
 
 
 def _said(facts: ProgramPart, log: LaunchLog) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from ptxbench.api.board_readings import BoardReadings, compare_gated, gated
 from ptxbench.attribute.launches import GatheredLaunches, Index, Launches, LaunchLog, weighted_by_time
 from ptxbench.attribute.ranges import RangeKind, join_ranges
+from ptxbench.attribute.replay.program_log import ProcessReplay
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.energy.gate.comparison import Comparison
@@ -101,6 +102,7 @@ class ProgramPart:
         is_counted: Whether launches were counted while kernels were not looked at.
         counts: How many of each unit, such as tokens, the program said to have made.
         idle_ns: From when on the board was idle before the run, for its idle power, host time; 0: not kept.
+        replays: What processes launched again when they were over.
     """
 
     is_simulated: bool
@@ -118,6 +120,7 @@ class ProgramPart:
     is_counted: bool = False
     counts: Mapping[str, float] = field(default_factory=dict)
     idle_ns: int = 0
+    replays: tuple[ProcessReplay, ...] = ()
 
     @property
     def idle(self) -> KernelWindow | None:
@@ -195,6 +198,7 @@ class LogFacts(TypedDict):
     on_ns: tuple[int, ...]
     is_counted: bool
     counts: Mapping[str, float]
+    replays: tuple[ProcessReplay, ...]
 
 
 def log_facts(log: LaunchLog) -> LogFacts:
@@ -207,6 +211,7 @@ def log_facts(log: LaunchLog) -> LogFacts:
         "on_ns": tuple(on for _, on in log.unseen_ns),
         "is_counted": log.is_counted,
         "counts": dict(log.counts),
+        "replays": log.replays,
     }
 
 
@@ -299,6 +304,7 @@ def load(folder: Path) -> RecordedProgram:
         unseen_ns,
         facts.is_counted,
         facts.counts,
+        facts.replays,
     )
     return RecordedProgram(manifest, boards, log)
 

@@ -10,6 +10,9 @@ from ptxbench.api.window_energy import energy_text
 from ptxbench.attribute.attribution import NO_KERNEL, Share
 from ptxbench.attribute.demangle import demangled, shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
+from ptxbench.attribute.replay.profile import Profile
+from ptxbench.attribute.replay.shown import document as profile_document
+from ptxbench.attribute.replay.shown import text as profile_text
 from ptxbench.core.estimate import finite
 from ptxbench.core.printable import render_csv
 from ptxbench.report.text_table import Column, Kind, render_table
@@ -24,6 +27,7 @@ _COLUMNS = (
 )
 # Names of a group that are shown.
 _MOST_MEMBERS = 8
+_ABOUT_REPLAY = "each kind of kernel by itself, launched again when the program was over:"
 _ABOUT_MEMBERS = (
     "~: the energy of kernels that the readings cannot tell apart, shared by time; only the sum is measured"
 )
@@ -56,8 +60,13 @@ def range_rows(program: ProgramEnergy) -> list[dict[str, Any]]:
     ]
 
 
-def document(program: ProgramEnergy) -> dict[str, Any]:
-    """Return everything that is known, for JSON; what is not known is None."""
+def document(program: ProgramEnergy, profiles: Sequence[Profile] = ()) -> dict[str, Any]:
+    """Return everything that is known, for JSON; what is not known is None.
+
+    Args:
+        program: What was measured.
+        profiles: Its kernels by what was launched again.
+    """
     whole = [
         {
             "gpu": gpu.energy.gpu,
@@ -84,6 +93,7 @@ def document(program: ProgramEnergy) -> dict[str, Any]:
         "kernels": rows(program),
         "ranges": range_rows(program),
         **_units(program),
+        **({"replay": [profile_document(one) for one in profiles]} if profiles else {}),
     }
 
 
@@ -117,11 +127,18 @@ def energy_line(gpu: GpuShare, time_s: float) -> str:
     return energy_text(gpu.energy.energy_j, gpu.energy.interval_j, time_s, digits=5)
 
 
-def lines(program: ProgramEnergy, most: int = 25, width: int | None = None) -> list[str]:
+def lines(
+    program: ProgramEnergy,
+    profiles: Sequence[Profile] = (),
+    *,
+    most: int = 25,
+    width: int | None = None,
+) -> list[str]:
     """Return the report for people, a line each.
 
     Args:
         program: What was measured.
+        profiles: Its kernels by what was launched again.
         most: How many kernels of a GPU are shown.
         width: Columns of the terminal, None where there is none.
     """
@@ -151,7 +168,10 @@ def lines(program: ProgramEnergy, most: int = 25, width: int | None = None) -> l
     said += unit_lines(program)
     has_groups = any(share.members for gpu in program.gpus for share in gpu.kernels)
     about = [_ABOUT_MEMBERS] if has_groups else []
-    return [*said, f"by {program.method}", *about, *program.remarks]
+    replayed = [line for one in profiles for line in profile_text(one, width).split("\n")]
+    if replayed:
+        replayed = ["", _ABOUT_REPLAY, *replayed]
+    return [*said, f"by {program.method}", *about, *program.remarks, *replayed]
 
 
 def _units(program: ProgramEnergy) -> dict[str, Any]:

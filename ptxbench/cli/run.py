@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ptxbench.attribute.powers import Expected
     from ptxbench.attribute.program import ProgramEnergy
     from ptxbench.attribute.recorded import RecordedProgram
+    from ptxbench.attribute.replay.profile import Profile
 
 # In the folder of a run, beside what it was worked out from.
 _REPORT, _TABLE = "energy.json", "kernels.csv"
@@ -40,6 +41,7 @@ class _Options:
         no_kernels: Do not follow kernels: energy of the whole run only.
         by_events: Time kernels by events, where CUPTI is taken or missing: less exact.
         most_launches: Look at kernels in turns where a process launches more a second.
+        replay: Launch each kind of kernel again when the program is over, for its energy a launch.
         out: Where to write: a folder, new or empty, for the run and its report.
         kept: Report a run that --out kept; nothing runs.
         trace: Write kernels, power and clock for Perfetto; .gz packs it.
@@ -56,6 +58,7 @@ class _Options:
     no_kernels: bool = False
     by_events: bool = False
     most_launches: Annotated[float | None, Opt(1, 1e9, metavar="PER_S")] = None
+    replay: bool = False
     out: Path | None = None
     kept: Annotated[Path | None, Opt(metavar="RUN", flag="--from")] = None
     trace: Annotated[Path | None, Opt(metavar="FILE")] = None
@@ -86,6 +89,7 @@ def command(options: _Options) -> int:
     """
     from ptxbench.attribute.child import CommandNotRunError
     from ptxbench.attribute.program import energy_of
+    from ptxbench.attribute.replay.of_program import program_profiles
     from ptxbench.attribute.report import document, lines
     from ptxbench.attribute.unfinished import forget_unfinished
 
@@ -112,17 +116,18 @@ def command(options: _Options) -> int:
     expected, refused = _expected(recorded, options.table, options.ncu)
     units = {str(unit): n for unit, n in (options.per or {}).items()}
     program = energy_of(recorded, expected, units)
+    profiles = program_profiles(recorded, program)
     # What was measured is shown, whatever cannot be written.
     if options.as_json:
-        _print_json(document(program))
+        _print_json(document(program, profiles))
     else:
         width = width_of(sys.stderr)
-        _say(lines(program, width=None if width is None else width - len(_PREFIX)))
+        _say(lines(program, profiles, width=None if width is None else width - len(_PREFIX)))
     for problem in (failed, refused):
         if problem is not None:
             raise problem
     if out is not None:
-        _keep(program, out)
+        _keep(program, profiles, out)
     _write(recorded, program, options)
     exit_code = program.exit_code if options.kept is None else 0
     return exit_code or _compare(program, options.baseline, options.limit)
@@ -157,6 +162,7 @@ def _record(options: _Options) -> RecordedProgram:
         kernels=not options.no_kernels,
         by_events=options.by_events,
         most_launches_per_s=options.most_launches,
+        replay=options.replay,
         out=options.out,
         idle_s=options.idle or 0.0,
     )
@@ -175,6 +181,11 @@ def _check_usage(options: _Options) -> None:
         raise click.UsageError("--baseline and --fail-over need each other.")
     if bool(options.words) == (kept is not None):
         raise click.UsageError("Give a command to run, or --from RUN.")
+    if options.replay and (options.no_kernels or options.by_events or kept is not None):
+        raise click.UsageError(
+            "--replay needs the kernels of a command that runs, by CUPTI: leave out --no-kernels, --by-events"
+            " and --from."
+        )
     if kept is not None and options.idle is not None:
         raise click.UsageError("--idle measures before a command; a kept run has what was measured then.")
     if kept is None and spec is not None and "simulated" in spec:
@@ -297,13 +308,13 @@ def _free_place(out: Path) -> Path:
     return beside
 
 
-def _keep(program: ProgramEnergy, out: Path) -> None:
+def _keep(program: ProgramEnergy, profiles: Sequence[Profile], out: Path) -> None:
     import json
 
     from ptxbench.attribute.report import csv_text, document
     from ptxbench.storage.atomic import write_text
 
-    write_text(out / _REPORT, json.dumps(document(program), indent=1) + "\n")
+    write_text(out / _REPORT, json.dumps(document(program, profiles), indent=1) + "\n")
     write_text(out / _TABLE, csv_text(program))
 
 

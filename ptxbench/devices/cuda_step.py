@@ -41,11 +41,17 @@ _END, _BUFFER, _BUFFER_SIZE = 0, 1, 2
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 _PLACES = {1: "host", 2: "device", 3: "array", 4: "device"}
 
-SLEEP_KERNEL, NOTHING_KERNEL = "ptxbench_sleep", "ptxbench_nothing"
+SLEEP_KERNEL, NOTHING_KERNEL, DIGEST_KERNEL = "ptxbench_sleep", "ptxbench_nothing", "ptxbench_digest"
+# What one block of the third reads, in words of 8 bytes.
+_DIGEST_WORDS = 1 << 17
 
 
 def own_kernels(target: str) -> str:
-    """Return the PTX of one thread that sleeps for `SLEEP_NS`, and of a kernel that does nothing."""
+    """Return the PTX of one thread that sleeps for `SLEEP_NS`, of a kernel that does nothing, and of a third.
+
+    The third adds a checksum of each MiB of memory to a word of its own. It has parameters: where the memory
+    begins, how many words of 8 bytes it has, and where the checksums are.
+    """
     return f"""
 .version {find_target(target).ptx_version}
 .target {target}
@@ -67,6 +73,46 @@ again:
     sub.u64 %slept, %now, %begin;
     setp.lt.u64 %p, %slept, {SLEEP_NS};
     @%p bra again;
+    ret;
+}}
+
+.visible .entry {DIGEST_KERNEL}(.param .u64 from, .param .u64 words, .param .u64 to)
+{{
+    .reg .pred %p;
+    .reg .u32 %thread, %block, %threads;
+    .reg .u64 %from, %words, %to, %at, %end, %step, %place, %value, %mixed, %sum;
+    ld.param.u64 %from, [from];
+    ld.param.u64 %words, [words];
+    ld.param.u64 %to, [to];
+    mov.u32 %thread, %tid.x;
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %threads, %ntid.x;
+    cvt.u64.u32 %step, %threads;
+    mul.wide.u32 %at, %block, {_DIGEST_WORDS};
+    add.u64 %end, %at, {_DIGEST_WORDS};
+    min.u64 %end, %end, %words;
+    cvt.u64.u32 %place, %thread;
+    add.u64 %at, %at, %place;
+    mov.u64 %sum, 0;
+next:
+    setp.ge.u64 %p, %at, %end;
+    @%p bra done;
+    shl.b64 %place, %at, 3;
+    add.u64 %place, %place, %from;
+    ld.global.u64 %value, [%place];
+    mul.lo.u64 %mixed, %at, 0x9E3779B97F4A7C15;
+    xor.b64 %value, %value, %mixed;
+    mul.lo.u64 %value, %value, 0xBF58476D1CE4E5B9;
+    shr.u64 %mixed, %value, 31;
+    xor.b64 %value, %value, %mixed;
+    mul.lo.u64 %value, %value, 0x94D049BB133111EB;
+    add.u64 %sum, %sum, %value;
+    add.u64 %at, %at, %step;
+    bra next;
+done:
+    mul.wide.u32 %place, %block, 8;
+    add.u64 %place, %place, %to;
+    red.global.add.u64 [%place], %sum;
     ret;
 }}
 """

@@ -65,7 +65,7 @@ def test_a_command_that_is_not_there_is_one_line(boards, capfd):
 
 
 def test_without_a_compiler_the_whole_run_is_measured_and_that_is_said(boards, capfd, monkeypatch):
-    def refuse(*, by_events):
+    def refuse(**_):
         raise ToolError("there is no C compiler (cc)")
 
     monkeypatch.setattr(program, "build_injector", refuse)
@@ -202,6 +202,19 @@ def test_bad_usage_is_one_line_before_anything_runs(capfd, tmp_path, words):
     assert run(["run", *words, "--", "touch", str(tmp_path / "ran")]) == 2
     assert capfd.readouterr().err.count("\n") == 1
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("words", [["--no-kernels"], ["--by-events"]])
+def test_a_replay_without_kernels_by_cupti_is_refused_before_anything_runs(capfd, tmp_path, words):
+    assert run(["run", "--replay", *words, "--", "touch", str(tmp_path / "ran")]) == 2
+    assert "--replay needs the kernels of a command" in capfd.readouterr().err
+    assert not (tmp_path / "ran").exists()
+
+
+def test_where_nothing_was_launched_again_it_is_said(boards, capfd, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert run(["run", "--replay", "--", PYTHON, "-c", "pass"]) == 0
+    assert "nothing was launched again" in capfd.readouterr().err
 
 
 def test_without_a_gpu_nothing_runs(capfd, tmp_path, monkeypatch):

@@ -107,6 +107,7 @@ static struct {
 
 static struct {
     int bin, text, ranges, is_on, is_off;
+    volatile int is_ending; /* kernels are no longer looked at */
     pid_t pid;
     pthread_mutex_t lock;
     uint64_t devices_said, begin_ns, seen, launched;
@@ -123,6 +124,10 @@ static struct {
     uint64_t clock_at, host_at;
     uint8_t *buffers[MOST_OPEN];
 } other;
+
+/* What replay.c does when CUPTI is on, and with each kernel that CUPTI shows; NULL without it. */
+static void (*on_start)(void);
+static void (*on_record)(const struct record *, uint32_t);
 
 /* CUptiResult of the last step of starting; 0 where it was not CUPTI that failed. */
 static int last_code;
@@ -338,6 +343,7 @@ static void read_buffer(uint8_t *buffer, size_t valid) {
             continue;
         }
         say_device(record->device);
+        if (on_record) on_record(record, name);
         batch[filled++] = (struct launch){start, end, name, record->device, record->stream,
                                           record->graph_node != 0};
         if (filled == BATCH) {
@@ -463,7 +469,7 @@ static void say_turn(int is_off) {
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
     uint64_t before = 0, before_ns = now_ns();
-    while (state.is_on && getpid() == state.pid) {
+    while (state.is_on && !state.is_ending && getpid() == state.pid) {
         struct timespec slice = {0, SLICE_MS * 1000000};
         nanosleep(&slice, NULL);
         cupti.flush_all(0);
@@ -484,7 +490,7 @@ static void *limit_rate(void *limit) {
         if (off_s > 2) off_s = 2;
         struct timespec pause = {(time_t)off_s, (long)((off_s - (double)(time_t)off_s) * 1e9)};
         nanosleep(&pause, NULL);
-        cupti.enable(KIND_CONCURRENT_KERNEL);
+        if (!state.is_ending) cupti.enable(KIND_CONCURRENT_KERNEL);
         say_turn(0);
         before_ns = now_ns();
     }
@@ -597,6 +603,7 @@ EXPORTED int InitializeInjection(void) {
     }
     state.is_on = 1;
     atexit(at_end);
+    if (on_start) on_start();
     start_limit();
     return 1;
 }

@@ -11,7 +11,8 @@ from ptxbench.core.errors import InputError
 from ptxbench.devices.step import NodeType, StepNode
 
 # Kernels that wait for another GPU never end where only one of them is launched again.
-_COMMUNICATES = re.compile(r"nccl|nvshmem|multimem|all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
+COMMUNICATES = "nccl|nvshmem|multimem|all_?reduce|all_?gather|reduce_?scatter"
+_COMMUNICATES = re.compile(COMMUNICATES, re.IGNORECASE)
 
 
 @dataclass(frozen=True)

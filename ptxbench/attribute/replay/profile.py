@@ -200,6 +200,7 @@ class Profile:
         changed_bytes: Memory that differed at the end from what it was; -1 where it was not compared.
         wall_s: How long all of it took.
         closure_limit: Difference of the sum from the step beyond which the rows are no measurement.
+        is_program: Whether the step is a whole program, while kernels of it ran.
     """
 
     gpu: str
@@ -213,6 +214,12 @@ class Profile:
     changed_bytes: int
     wall_s: float
     closure_limit: float = SETTINGS.closure
+    is_program: bool = False
+
+    @property
+    def what(self) -> str:
+        """What was measured, in a word."""
+        return "program" if self.is_program else "step"
 
     @property
     def sum_j(self) -> float:
@@ -290,7 +297,7 @@ def profile_of(folder: ProfileFolder, settings: ReplaySettings = SETTINGS) -> Pr
         gpu.title,
         gpu.kind != "real",
         step,
-        tuple(sorted(rows, key=lambda row: -row.energy_j if row.energy_j == row.energy_j else 0.0)),
+        by_size(rows),
         found[IDLE].power_w,
         (*notes, *filter(None, [check.scale, _of_step(step)])),
         kept.units,
@@ -299,7 +306,12 @@ def profile_of(folder: ProfileFolder, settings: ReplaySettings = SETTINGS) -> Pr
         kept.wall_s,
         settings.closure,
     )
-    return _called(profile)
+    return called(profile)
+
+
+def by_size(rows: Sequence[ProfileRow]) -> tuple[ProfileRow, ...]:
+    """Return rows, the largest energy first, those without one last."""
+    return tuple(sorted(rows, key=lambda row: -row.energy_j if row.energy_j == row.energy_j else 0.0))
 
 
 def step_energy(runs: Sequence[Measured]) -> StepEnergy:
@@ -448,13 +460,13 @@ def with_gaps(
     return (*rows, row), ()
 
 
-def _called(profile: Profile) -> Profile:
+def called(profile: Profile) -> Profile:
     """Return a profile whose rows do not count as measured where they do not add up to the step."""
     if profile.is_closed:
         return profile
     note = (
-        f"the rows add up to {profile.closure:.1%} of the step: they are estimates, not measurements"
-        " (a kernel by itself may find its operands in a nearer cache, or run beside no other)"
+        f"the rows add up to {profile.closure:.1%} of the {profile.what}: they are estimates, not"
+        " measurements (a kernel by itself may find its operands in a nearer cache, or run beside no other)"
     )
     rows = tuple(
         replace(row, status=Status.IMPRECISE) if row.status is Status.OK else row for row in profile.rows

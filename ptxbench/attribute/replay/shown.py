@@ -16,10 +16,8 @@ from ptxbench.report.text_table import Column, Kind, render_table
 _LONGEST_NAME, _SHORTEST_NAME = 56, 28
 # Columns of a terminal that the figures beside a name need.
 _FIGURES = 46
+_NAMED = (Column("kernel"), Column("grid x block", Kind.NUMBER, drop=1))
 _COLUMNS = (
-    Column("kernel"),
-    Column("grid x block", Kind.NUMBER, drop=1),
-    Column("mJ a step", Kind.NUMBER),
     Column("±", Kind.NUMBER, drop=5),
     Column("share", Kind.NUMBER),
     Column("calls", Kind.NUMBER, drop=3),
@@ -64,7 +62,9 @@ def text(profile: Profile, width: int | None) -> str:
         width: Columns of the terminal; None: as wide as needed.
     """
     longest = _LONGEST_NAME if width is None else max(_SHORTEST_NAME, min(_LONGEST_NAME, width - _FIGURES))
-    table = render_table(_COLUMNS, [_cells(profile, row, longest) for row in profile.rows], width)
+    energy = Column("J" if profile.is_program else "mJ a step", Kind.NUMBER)
+    cells = [_cells(profile, row, longest) for row in profile.rows]
+    table = render_table((*_NAMED, energy, *_COLUMNS), cells, width)
     lines = [*head(profile), "", table, "", *foot(profile)]
     if width is None:
         return "\n".join(lines)
@@ -141,11 +141,12 @@ def _row_document(profile: Profile, row: ProfileRow) -> dict[str, Any]:
 def _cells(profile: Profile, row: ProfileRow, longest: int) -> list[str]:
     shape = launch_shape(row.kind.node) if row.kind is not None else ""
     status = str(row.status) + (f": {row.reason}" if row.reason else "")
+    scale = 1.0 if profile.is_program else 1e3
     return [
         short_name(row.name, longest) if row.kind is not None else row.name,
         shape,
-        _number(row.energy_j * 1e3),
-        _number(row.half_j * 1e3, 2),
+        _number(row.energy_j * scale),
+        _number(row.half_j * scale, 2),
         "" if math.isnan(row.energy_j) else f"{profile.share(row):.1%}",
         f"{row.calls:,}",
         _number(row.launch_s * 1e6),
@@ -179,10 +180,13 @@ def head(profile: Profile) -> list[str]:
     step = profile.step
     at = f" at {step.clock_mhz:.0f} MHz" if math.isfinite(step.clock_mhz) else ""
     limited = ", held down by the power limit" if step.is_limited else ""
+    takes = "while kernels ran, the program took" if profile.is_program else "one step takes"
+    time = f"{step.time_s:.4g} s" if profile.is_program else f"{step.time_s * 1e3:.4g} ms"
     lines = [
-        f"{profile.gpu}: one step takes {step.energy_j:.4g} ± {step.half_j:.2g} J"
-        f" in {step.time_s * 1e3:.4g} ms, {step.power_w:.4g} W{at}{limited}, {step.temperature_c:.0f} C",
-        f"above idle ({profile.idle_w:.4g} W, one thread asleep): {profile.above_idle_j:.4g} J a step",
+        f"{profile.gpu}: {takes} {step.energy_j:.4g} ± {step.half_j:.2g} J"
+        f" in {time}, {step.power_w:.4g} W{at}{limited}, {step.temperature_c:.0f} C",
+        f"above idle ({profile.idle_w:.4g} W, one thread asleep): {profile.above_idle_j:.4g} J"
+        + ("" if profile.is_program else " a step"),
     ]
     for unit, count in profile.units.items():
         each_j = profile.per(unit)
@@ -199,7 +203,7 @@ def foot(profile: Profile) -> list[str]:
     measured = "measured" if profile.is_closed else "estimated"
     known = [row for row in profile.rows if row.status is not Status.NOT_REACHED]
     lines = [
-        f"{len(known)} rows, {measured}: {profile.sum_j:.4g} J, {profile.closure:.1%} of the step"
+        f"{len(known)} rows, {measured}: {profile.sum_j:.4g} J, {profile.closure:.1%} of the {profile.what}"
         f" ({profile.wall_s:.0f} s of measuring)"
     ]
     if profile.changed_bytes == 0:

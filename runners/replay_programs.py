@@ -1,0 +1,244 @@
+"""Run programs with `ptxbench run --replay` on a real GPU: what comes out, and whether they stay as they are.
+
+    python runners/replay_programs.py --out FOLDER [--only NAME ...] [--limit-s 190]
+
+Each program runs alone, and under `ptxbench run --replay`: output and exit code must be the same. FOLDER gets
+`log.txt` (what each said), `summary.json` (times, closure, rows), and `runs.tar` (the kept runs).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KERNELS = r"""
+#include <cooperative_groups.h>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+__global__ void triad(float *to, const float *a, const float *b, int n) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    to[i] = a[i] + 0.5f * b[i];
+}
+__global__ void multiply_add(float *x, int rounds) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  float a = x[i], b = a + 1, c = a + 2, d = a + 3;
+  for (int n = 0; n < rounds; n++) { a = a * .999f + b * .001f; b = b * .999f + c * .001f;
+    c = c * .999f + d * .001f; d = d * .999f + a * .001f; }
+  x[i] = a + .1f * (b + c + d) / 3;
+}
+__global__ void doubled(float *x, int n) { /* runs away when it is launched again and again */
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = 2 * x[i];
+}
+__global__ void halved(float *x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = x[i] / 2;
+}
+__global__ void gathered(float *to, const float *from, const int *index, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) to[i] = from[index[i]];
+}
+struct Inner { volatile int *flag; float *x; };
+__global__ void waits(Inner *inner) { while (!*inner->flag) {} inner->x[threadIdx.x] += 1; }
+__global__ void cooperates(float *x) { cooperative_groups::this_grid().sync(); x[threadIdx.x] += 1; }
+__global__ void prints(float *x) { if (!threadIdx.x) printf("printed by a kernel %g\n", x[0] * 0); }
+static unsigned long long hash = 14695981039346656037ull;
+static void look(const void *device, size_t size) {
+  unsigned char *host = (unsigned char *)malloc(size);
+  cudaMemcpy(host, device, size, cudaMemcpyDeviceToHost);
+  for (size_t i = 0; i < size; i++) hash = (hash ^ host[i]) * 1099511628211ull;
+  free(host);
+}
+int main(int count, char **words) {
+  const char *what = words[1];
+  int steps = atoi(words[2]), n = 1 << 24;
+  float *a, *b, *to, *x, *managed, *mapped, *freed;
+  int *index;
+  cudaMalloc(&a, n * 4); cudaMalloc(&b, n * 4); cudaMalloc(&to, n * 4); cudaMalloc(&x, n * 4);
+  cudaMalloc(&index, n * 4);
+  int *host = (int *)malloc(n * 4);
+  for (int i = 0; i < n; i++) host[i] = (int)((long)i * 7919 % n);
+  cudaMemcpy(index, host, n * 4, cudaMemcpyHostToDevice);
+  for (int i = 0; i < n; i++) ((float *)host)[i] = 1 + i % 97 / 97.f;
+  cudaMemcpy(a, host, n * 4, cudaMemcpyHostToDevice);
+  cudaMemcpy(b, a, n * 4, cudaMemcpyDeviceToDevice); cudaMemcpy(x, a, n * 4, cudaMemcpyDeviceToDevice);
+  cudaStream_t stream; cudaStreamCreate(&stream);
+  auto step = [&] {
+    triad<<<1056, 256, 0, stream>>>(to, a, b, n);
+    multiply_add<<<264, 512, 0, stream>>>(x, 4000);
+    doubled<<<n / 256, 256, 0, stream>>>(a, n);
+    halved<<<n / 256, 256, 0, stream>>>(a, n);
+    gathered<<<n / 16 / 256, 256, 0, stream>>>(to, b, index, n / 16);
+  };
+  cudaGraph_t graph; cudaGraphExec_t exec;
+  if (!strcmp(what, "graph")) {
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    for (int i = 0; i < 4; i++) step();
+    cudaStreamEndCapture(stream, &graph);
+    cudaGraphInstantiate(&exec, graph, 0);
+    for (int i = 0; i < steps / 4; i++) cudaGraphLaunch(exec, stream);
+  } else for (int i = 0; i < steps; i++) step();
+  if (!strcmp(what, "odd")) {
+    cudaMallocManaged(&managed, 1 << 20); cudaMallocHost(&mapped, 1 << 20); cudaMalloc(&freed, 1 << 20);
+    memset(managed, 0, 1 << 20); memset(mapped, 0, 1 << 20);
+    for (int i = 0; i < 2000; i++) {
+      doubled<<<16, 256, 0, stream>>>(managed, 4096); doubled<<<17, 256, 0, stream>>>(mapped, 4096);
+      doubled<<<18, 256, 0, stream>>>(freed, 4096);
+      void *all[] = {&x};
+      cudaLaunchCooperativeKernel((void *)cooperates, 64, 128, all, 0, stream);
+    }
+    prints<<<1, 32, 0, stream>>>(x);
+    cudaStreamSynchronize(stream); cudaFree(freed);
+  }
+  if (!strcmp(what, "hang")) {
+    Inner inner, *inside; int one = 1, *flag;
+    cudaMalloc(&inside, sizeof inner); cudaMalloc(&flag, 4);
+    inner.flag = flag; inner.x = x;
+    cudaMemcpy(inside, &inner, sizeof inner, cudaMemcpyHostToDevice);
+    cudaMemcpy(flag, &one, 4, cudaMemcpyHostToDevice);
+    for (int i = 0; i < 2000; i++) waits<<<1, 32, 0, stream>>>(inside);
+    cudaStreamSynchronize(stream);
+    cudaMemset(flag, 0, 4);
+  }
+  cudaStreamSynchronize(stream);
+  look(a, n * 4); look(to, n * 4); look(x, n * 4);
+  printf("%s: %016llx %s\n", what, hash, cudaGetErrorString(cudaGetLastError()));
+  return 3;
+}
+"""
+DECODE = """
+import hashlib, os, sys
+sys.path[:0] = [sys.argv[3], os.path.dirname(sys.argv[3])]
+import torch
+from profile_steps import _decode
+torch.manual_seed(1)
+step, _ = _decode()
+tokens = step()
+if sys.argv[1] == "graph":
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        tokens = step()
+    for _ in range(int(sys.argv[2])):
+        graph.replay()
+else:
+    for _ in range(int(sys.argv[2])):
+        tokens = step()
+torch.cuda.synchronize()
+print(hashlib.sha256(tokens.cpu().numpy().tobytes()).hexdigest()[:16])
+"""
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT_S = 110
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that is measured.
+
+    Attributes:
+        words: Its command.
+        exit_code: What it ends with.
+    """
+
+    words: tuple[str, ...]
+    exit_code: int = 0
+
+
+def main() -> int:
+    """Run the programs, and keep what came out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--limit-s", type=float, default=190)
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    until_s = time.monotonic() + asked.limit_s
+    summary: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(asked.out / "runs.tar", "w") as tar:
+        programs = _programs(Path(folder), asked.out)
+        for name in asked.only or programs:
+            if time.monotonic() < until_s and name in programs:
+                summary[name] = _measured(name, programs[name], Path(folder), asked.out, tar)
+                (asked.out / "summary.json").write_text(json.dumps(summary, indent=1))
+    for name, found in summary.items():
+        _say(asked.out, f"{name}: {found}")
+    return 0 if all(one["is_same"] for one in summary.values()) else 1
+
+
+def _programs(work: Path, out: Path) -> dict[str, Program]:
+    (work / "kernels.cu").write_text(KERNELS)
+    (work / "decode.py").write_text(DECODE)
+    kernels = str(work / "kernels")
+    compiled = ["nvcc", "-O3", "-arch=native", "-o", kernels, str(work / "kernels.cu")]
+    built = subprocess.run(compiled, capture_output=True, text=True, check=False)
+    _say(out, f"nvcc: exit {built.returncode} {built.stderr[:1000]}")
+    decode = (sys.executable, str(work / "decode.py"))
+    here = str(ROOT / "runners")
+    return {
+        "eager": Program((kernels, "eager", "12000"), 3),
+        "graph": Program((kernels, "graph", "12000"), 3),
+        "decode-graph": Program((*decode, "graph", "1500", here)),
+        "decode-eager": Program((*decode, "eager", "400", here)),
+        "odd": Program((kernels, "odd", "2000"), 3),
+        "hang": Program((kernels, "hang", "2000"), 3),
+    }
+
+
+def _measured(name: str, program: Program, work: Path, out: Path, tar: tarfile.TarFile) -> dict[str, Any]:
+    """Run a program alone and with replay, and return what differs and what came out."""
+    run = work / name
+    command = [sys.executable, "-m", "ptxbench", "run", "--replay", "--out", str(run), "--"]
+    alone_s, alone = _ran(program.words, out)
+    taken_s, replayed = _ran([*command, *program.words], out)
+    codes = (program.exit_code, alone.returncode, replayed.returncode)
+    found: dict[str, Any] = {
+        "is_same": alone.stdout == replayed.stdout and len(set(codes)) == 1,
+        "codes": codes,
+        "alone_s": round(alone_s, 2),
+        "taken_s": round(taken_s, 2),
+    }
+    if not (run / "energy.json").exists():
+        return {**found, "is_same": False}
+    tar.add(run, arcname=name)
+    report = json.loads((run / "energy.json").read_text())
+    found["program_s"] = round(report["time_s"], 3)
+    for one in report.get("replay", []):
+        found |= {"closure": one["closure"], "wall_s": one["wall_s"], "rows": len(one["rows"])}
+    return found
+
+
+def _ran(words: Any, out: Path) -> tuple[float, subprocess.CompletedProcess[str]]:
+    begun_s = time.monotonic()
+    try:
+        ended = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, cwd=ROOT
+        )
+    except subprocess.TimeoutExpired as error:
+        said = (error.stderr or b"").decode(errors="replace")
+        ended = subprocess.CompletedProcess(words, -1, "", f"{said}\nended after {TIMEOUT_S} s")
+    taken_s = time.monotonic() - begun_s
+    _say(out, f"$ {' '.join(words)}\nexit {ended.returncode}, {taken_s:.2f} s\n{ended.stdout}{ended.stderr}")
+    return taken_s, ended
+
+
+def _say(out: Path, text: str) -> None:
+    print(text, flush=True)
+    with (out / "log.txt").open("a") as log:
+        log.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

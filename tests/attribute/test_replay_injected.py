@@ -1,0 +1,197 @@
+"""Kernels of a program launched again at its end, by the library's C code and a libcuda of the host."""
+
+import os
+import subprocess
+import time
+
+import pytest
+from test_injector import CC, FAKE, GPUS, SANITIZE
+
+from ptxbench.attribute.injector import ReplayPlan, injected, replaying, source
+from ptxbench.attribute.launches import read_launches
+from ptxbench.attribute.replay.program_log import NOTHING_TO_DO, SLEEPING
+
+FAKE_REPLAYED = FAKE.with_name("replayed.c")
+CODE = 5
+
+pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
+
+
+def build(folder, *flags):
+    """Return the fake libcuda, the program and the injector, built with `flags`."""
+    (folder / "injector.c").write_text(source(replay=True))
+    made = [folder / name for name in ("libcuda.so.1", "program", "injector.so")]
+    shared = ("-shared", "-fPIC")
+    for words in (
+        (*shared, "-Wl,-soname,libcuda.so.1", str(FAKE_REPLAYED), "-o", str(made[0]), "-ldl"),
+        ("-DPROGRAM", str(FAKE_REPLAYED), "-o", str(made[1]), str(made[0]), f"-Wl,-rpath,{folder}", "-ldl"),
+        (*shared, "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", str(folder / "injector.c"),
+         "-o", str(made[2]), "-ldl", "-lpthread"),
+    ):  # fmt: skip
+        subprocess.run((CC, "-std=gnu11", *flags, *words), check=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("plain"), "-O1")
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sanitized")
+    (folder / "try.c").write_text("int main(void) { return 0; }")
+    tried = subprocess.run((CC, *SANITIZE, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
+    if tried.returncode != 0:
+        pytest.skip("the compiler has no sanitizers")
+    return build(folder, *SANITIZE)
+
+
+def play(built, folder, *words, code=CODE, **more):
+    """Run the program alone and with replay; both must say the same. Return what was launched again."""
+    fake, program, library = built
+    plan = ReplayPlan(0.02, 20.0, 0.7)
+    plainly = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0", **more}
+    environment = injected(plainly, library, [fake], folder)
+    del environment["LD_PRELOAD"]
+    alone, ended = (
+        subprocess.run((program, *words), env=one, capture_output=True, text=True, check=False)
+        for one in (plainly, replaying(environment, folder, plan))
+    )
+    assert "Sanitizer" not in ended.stderr
+    assert "runtime error" not in ended.stderr, ended.stderr
+    assert alone.returncode == ended.returncode == code
+    # The last thing that the program prints is what its memory holds behind the replay.
+    assert ended.stdout == alone.stdout
+    assert ended.stderr == alone.stderr
+    return read_launches(folder)
+
+
+def told(log):
+    """Return the kinds of the only process by name and first dimension, and its windows by kind."""
+    (replay,) = log.replays
+    kinds = {(kind.node.name, kind.node.grid[0]): kind for kind in replay.kinds}
+    return replay, kinds
+
+
+def test_each_kind_is_launched_again_and_memory_is_as_the_program_left_it(sanitized, tmp_path):
+    log = play(sanitized, tmp_path, "plain")
+    replay, kinds = told(log)
+    assert {key: kind.calls for key, kind in kinds.items()} == {
+        ("grow", 1): 200,
+        ("copy", 1): 200,
+        ("copy", 2): 7,
+    }
+    assert {kind.gpu for kind in kinds.values()} == {GPUS[0]}
+    assert all(kind.seen == kind.calls and kind.launch_s >= 30e-6 for kind in kinds.values())
+    assert not any(kind.refused for kind in kinds.values())
+    assert replay.stopped == ()
+    assert (replay.saved_bytes, replay.changed_bytes) == (2 * 4096 * 8, 0)
+    for number in (SLEEPING, NOTHING_TO_DO, *(kind.number for kind in kinds.values())):
+        window = replay.of(number, GPUS[0])
+        assert window.end_ns - window.start_ns >= 0.7 * 20e6
+        assert replay.begin_ns < window.start_ns < window.end_ns < replay.end_ns
+    # What changes what it reads is written back.
+    assert replay.of(kinds["grow", 1].number, GPUS[0]).undone > 0
+    assert replay.undo_of(kinds["grow", 1].number, GPUS[0]).launches > 0
+    assert replay.of(kinds["copy", 1].number, GPUS[0]).undone == 0
+    # Nothing of the replay is taken for the program.
+    (launches,) = log.by_gpu.values()
+    assert len(launches) == 407
+    assert launches.end_ns.max() <= replay.begin_ns
+    assert log.dropped == 0
+
+
+def test_the_kernels_of_a_graph_are_kinds(sanitized, tmp_path):
+    _, kinds = told(play(sanitized, tmp_path, "graph"))
+    assert {key: kind.calls for key, kind in kinds.items()} == {("grow", 2): 30, ("copy", 2): 10}
+    replay, _ = told(read_launches(tmp_path))
+    # A graph of all that the program's graph has of a kind, in its order, several times.
+    assert replay.of(kinds["grow", 2].number, GPUS[0]).launches % 3 == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("managed", "managed memory"),
+        ("mapped", "the host's memory"),
+        ("peer", "memory of another GPU"),
+        ("ipc", "memory of another process"),
+        ("freed", "freed before the program ended"),
+        ("nccl", "may wait for another GPU"),
+        ("cooperative", "cooperative launch"),
+    ],
+)
+def test_what_cannot_be_launched_again_is_refused_alone(plain, tmp_path, what, why):
+    replay, kinds = told(play(plain, tmp_path, what))
+    refused = [kind for kind in kinds.values() if kind.refused]
+    assert len(refused) == 1
+    assert why in refused[0].refused
+    assert replay.of(refused[0].number, GPUS[0]) is None
+    assert sum(replay.of(kind.number, GPUS[0]) is not None for kind in kinds.values()) == len(kinds) - 1
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [("destroyed", "destroyed its context"), ("unloaded", "its code was unloaded")],
+)
+def test_what_is_gone_at_the_end_is_not_launched_again(plain, tmp_path, what, why):
+    replay, kinds = told(play(plain, tmp_path, what))
+    assert all(why in kind.refused for kind in kinds.values())
+    assert not any(window.kind >= 0 for window in replay.windows)
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "why"),
+    [
+        ("hang", "wait_for", "does not end"),
+        ("crash", "follow", "crashes"),
+        ("fail", "fail", "CUDA error 700"),
+    ],
+)
+def test_a_replay_that_goes_wrong_ends_and_the_program_with_its_own_code(plain, tmp_path, what, name, why):
+    begun_s = time.monotonic()
+    replay, kinds = told(play(plain, tmp_path, what))
+    assert time.monotonic() - begun_s < 9
+    assert why in kinds[name, 1].refused
+    assert replay.stopped
+    # The one that took the most time came first; the others were not reached.
+    assert not any(window.kind >= 0 for window in replay.windows)
+
+
+def test_what_a_kernel_prints_is_printed_once(plain, tmp_path):
+    replay, kinds = told(play(plain, tmp_path, "say"))
+    assert replay.of(kinds["say", 1].number, GPUS[0]) is not None
+
+
+def test_memory_is_saved_on_the_host_where_the_gpu_has_no_room(plain, tmp_path):
+    replay, kinds = told(play(plain, tmp_path, "plain", FAKE_FULL="1"))
+    assert all(replay.of(kind.number, GPUS[0]) for kind in kinds.values())
+    assert replay.changed_bytes == 0
+    # There is nothing on the GPU to write back from.
+    assert replay.of(kinds["grow", 1].number, GPUS[0]).undone == -1
+
+
+@pytest.mark.parametrize(("what", "code"), [("exits", CODE), ("signal", -15)])
+def test_a_program_that_ends_at_once_is_not_replayed(plain, tmp_path, what, code):
+    assert play(plain, tmp_path, what, code=code).replays == ()
+
+
+def test_where_another_tool_has_the_callbacks_it_is_said(plain, tmp_path):
+    log = play(plain, tmp_path, "plain", FAKE_SUBSCRIBED="1")
+    assert log.replays == ()
+    assert any("nothing can be launched again: another tool" in remark for remark in log.remarks)
+    assert sum(map(len, log.by_gpu.values())) == 407
+
+
+@pytest.mark.hostile
+def test_a_log_that_was_cut_off_or_damaged_is_read_as_far_as_it_goes(plain, tmp_path):
+    play(plain, tmp_path, "plain")
+    (file,) = tmp_path.glob("*.replay")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: whole.index(b"window") + 9])
+    replay, kinds = told(read_launches(tmp_path))
+    assert len(kinds) == 3
+    assert (replay.windows, replay.end_ns) == ((), None)
+    file.write_bytes(b"refused x y\nkind 1 2\nwindow -1 a b\n\xff\xfe 7\nrefused\nbegin\n" + whole)
+    assert len(told(read_launches(tmp_path))[1]) == 3

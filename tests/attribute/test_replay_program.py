@@ -1,0 +1,209 @@
+"""The rows of a program whose kernels were launched again: on a simulated board, beside the truth."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fakes.loads import LoadedGpu
+
+from ptxbench.api.board import open_boards
+from ptxbench.attribute.launches import LaunchLog, join_launches
+from ptxbench.attribute.program import energy_of, recorded_board, recording
+from ptxbench.attribute.recorded import RecordedProgram, keep, load, program_manifest
+from ptxbench.attribute.replay.of_program import program_profiles
+from ptxbench.attribute.replay.program_log import (
+    NOTHING_TO_DO,
+    SLEEPING,
+    ProcessReplay,
+    ProgramKind,
+    ReplayWindow,
+)
+from ptxbench.attribute.report import document, lines
+from ptxbench.cli.main import run
+from ptxbench.core.status import Status
+from ptxbench.devices.step import NodeType, StepNode
+
+LANE = "process 7, stream 1"
+GAP_S = 2e-6
+# Names, launches a step, time of a launch, and what it adds to the power of an idle board.
+KERNELS = (("gemm", 4, 60e-6, 330.0), ("norm", 8, 10e-6, 90.0), ("shared", 2, 40e-6, 200.0))
+STEPS = 8_000
+SLEEP_W, NOTHING_W = 4.0, 15.0
+NOTHING_S = 1.5e-6
+# What this kernel changes of what it reads is written back before each launch of it.
+CHANGING, UNDO_S, UNDO_W = "norm", 6e-6, 260.0
+
+
+def program(refused="", seen_factor=1.0, wrong_w=0.0):
+    """Return a run of steps and what was launched again, and the true energy of each kernel and of the steps.
+
+    Args:
+        refused: A kernel that was not launched again.
+        seen_factor: How much longer the launches took in the program than they do again.
+        wrong_w: What the launches again draw more.
+    """
+    made = LoadedGpu()
+    (board,) = open_boards(made.gpu)
+    clock = board.clock
+    # What one step adds to an idle board.
+    step_s = sum(n * (time_s + GAP_S) for _, n, time_s, _ in KERNELS)
+    step_w = sum(n * time_s * watts for _, n, time_s, watts in KERNELS) / step_s
+    windows, undos = [], []
+
+    def window(kind, launch_s, power_w, undone=0, to=windows):
+        launches, start_ns = 128, clock.now_ns()
+        made.load(0.8, power_w)
+        times = round(0.8 / (launches * launch_s))
+        to.append(ReplayWindow(kind, "", start_ns, clock.now_ns(), times, launches, undone))
+
+    with recording([board]) as recordings:
+        made.gpu.sleep(1.0)
+        start_ns, before_j = clock.now_ns(), made.energy_j()
+        made.load(STEPS * step_s, step_w)
+        end_ns, whole_j = clock.now_ns(), made.energy_j() - before_j
+        static_w = whole_j / (STEPS * step_s) - step_w
+        window(SLEEPING, 20e-6, SLEEP_W)
+        window(NOTHING_TO_DO, NOTHING_S, NOTHING_W)
+        for number, (name, _, time_s, watts) in enumerate(KERNELS):
+            if name == CHANGING:
+                window(number, UNDO_S, UNDO_W, to=undos)
+                both_s = time_s + UNDO_S
+                both_w = (time_s * (watts + wrong_w) + UNDO_S * UNDO_W) / both_s
+                window(number, both_s, both_w, 128)
+            elif name != refused:
+                window(number, time_s, watts + wrong_w)
+        made.gpu.sleep(1.0)
+    drawn = recorded_board(recordings[0])
+    kinds = tuple(
+        ProgramKind(
+            number,
+            "",
+            StepNode(NodeType.KERNEL, name, number, (number + 1, 1, 1), (128, 1, 1)),
+            STEPS * n,
+            STEPS * n,
+            STEPS * n * time_s * seen_factor,
+            "it works on managed memory" if name == refused else "",
+        )
+        for number, (name, n, time_s, _) in enumerate(KERNELS)
+    )
+    log = LaunchLog(
+        {"": _launches(start_ns)},
+        1,
+        replays=(ProcessReplay("7", end_ns, clock.now_ns(), kinds, tuple(windows), tuple(undos)),),
+    )
+    manifest = program_manifest(["p"], 0, (start_ns, end_ns), [drawn.facts], log, is_simulated=True)
+    truths = {name: STEPS * n * time_s * (watts + static_w) for name, n, time_s, watts in KERNELS}
+    return RecordedProgram(manifest, (drawn,), log), truths, whole_j
+
+
+def _launches(origin_ns):
+    """The kernels of all steps, one after the other."""
+    length = np.array([time_s for _, n, time_s, _ in KERNELS for _ in range(n)])
+    names = [name for name, n, *_ in KERNELS for _ in range(n)]
+    begins = np.concatenate([[0.0], np.cumsum(length + GAP_S)])
+    step_s = begins[-1]
+    parts = []
+    for i, name in enumerate(names):
+        start_ns = origin_ns + np.round((begins[i] + step_s * np.arange(STEPS)) * 1e9).astype(np.int64)
+        parts.append((name, start_ns, start_ns + round(length[i] * 1e9), LANE))
+    return join_launches(parts)
+
+
+def profile(recorded):
+    (found,) = program_profiles(recorded, energy_of(recorded))
+    return found
+
+
+def without_kernels(recorded):
+    """Return what was launched again, where the readings of the run tell no kernels apart."""
+    blind = replace(recorded, log=replace(recorded.log, by_gpu={}))
+    (found,) = program_profiles(recorded, energy_of(blind))
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return program()
+
+
+def test_every_kind_has_its_energy_and_they_add_up_to_the_program(whole):
+    recorded, truths, whole_j = whole
+    found = profile(recorded)
+    rows = {row.name: row for row in found.rows if row.kind}
+    assert set(rows) == set(truths)
+    for (name, calls, time_s, _), truth_j in zip(KERNELS, truths.values(), strict=True):
+        assert rows[name].status is Status.OK
+        assert rows[name].energy_j == pytest.approx(truth_j, rel=0.02)
+        assert rows[name].calls == STEPS * calls
+        assert rows[name].launch_s == pytest.approx(time_s, rel=0.01)
+        low_j, high_j = rows[name].interval_j
+        assert low_j < rows[name].energy_j < high_j
+    assert found.step.energy_j == pytest.approx(whole_j, rel=0.01)
+    assert found.is_closed
+    assert found.closure == pytest.approx(1.0, abs=0.03)
+    (gaps,) = [row for row in found.rows if row.kind is None]
+    assert gaps.status is Status.OK
+    assert gaps.time_s == pytest.approx(STEPS * GAP_S * 14, rel=0.1)
+
+
+def test_a_kind_that_was_not_launched_again_keeps_what_the_readings_tell():
+    recorded, truths, _ = program(refused="shared")
+    found = profile(recorded)
+    row = next(row for row in found.rows if row.name == "shared")
+    assert row.status is Status.IMPRECISE
+    assert "not launched again: it works on managed memory" in row.reason
+    # By time among kernels that the readings cannot tell apart: within its interval, not near.
+    low_j, high_j = row.interval_j
+    assert low_j < truths["shared"] < high_j
+    others = [row for row in found.rows if row.kind and row.name != "shared"]
+    assert all(row.energy_j == pytest.approx(truths[row.name], rel=0.02) for row in others)
+
+
+def test_without_readings_of_it_the_row_has_no_number_and_its_reason():
+    recorded, _, _ = program(refused="shared")
+    found = without_kernels(recorded)
+    row = next(row for row in found.rows if row.name == "shared")
+    assert math.isnan(row.energy_j)
+    assert row.status is Status.NOT_REACHED
+
+
+def test_rows_that_do_not_add_up_are_estimates():
+    recorded, _, _ = program(wrong_w=60.0)
+    found = without_kernels(recorded)
+    assert not found.is_closed
+    assert {row.status for row in found.rows if row.kind} == {Status.IMPRECISE}
+    assert any("of the program: they are estimates" in note for note in found.notes)
+
+
+def test_launches_that_end_early_when_they_are_made_again_are_said():
+    recorded, _, _ = program(seen_factor=4.0)
+    found = without_kernels(recorded)
+    (row,) = [row for row in found.rows if row.name == "gemm"]
+    assert row.status is Status.IMPRECISE
+    assert "when launched again" in row.reason
+
+
+def test_launches_that_take_longer_by_themselves_are_said():
+    recorded, _, _ = program(seen_factor=0.4)
+    (row,) = [row for row in without_kernels(recorded).rows if row.name == "gemm"]
+    assert row.status is Status.IMPRECISE
+    assert "a launch by itself takes 60" in row.reason
+
+
+def test_the_report_is_kept_and_worked_out_again(whole, tmp_path, capfd):
+    recorded, _, _ = whole
+    energy = energy_of(recorded)
+    profiles = program_profiles(recorded, energy)
+    said = "\n".join(lines(energy, profiles))
+    assert "launched again when the program was over" in said
+    assert "% of the program" in said
+    rows = document(energy, profiles)["replay"][0]["rows"]
+    assert {"gemm", "norm", "shared", "gaps"} == {row["name"] for row in rows}
+    assert "replay" not in document(energy)
+    keep(recorded, tmp_path)
+    assert load(tmp_path).facts.replays == recorded.facts.replays
+    assert run(["run", "--from", str(tmp_path), "--json"]) == 0
+    again = json.loads(capfd.readouterr().err)["replay"][0]
+    assert again["closure"] == pytest.approx(profiles[0].closure)
