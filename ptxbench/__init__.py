@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ptxbench.api.calibrating import calibrate
     from ptxbench.api.counting import count
     from ptxbench.api.gpu import Gpu, open_gpu
     from ptxbench.api.kernel import estimate_kernel
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from ptxbench.attribute.replay.profile import Profile, ProfileRow
     from ptxbench.attribute.replay.profiling import profile
     from ptxbench.core.errors import GpuError, InputError, PtxbenchError
+    from ptxbench.model.calibration import Calibration
     from ptxbench.model.estimate import KernelEstimate
 
     __version__: str
 
 _HOMES = {
+    "Calibration": "model.calibration",
     "EnergyMonitor": "api.monitor",
     "Gpu": "api.gpu",
     "GpuEnergy": "api.window_energy",
@@ -47,6 +50,7 @@ _HOMES = {
     "TunedVariant": "api.tuning",
     "Window": "api.monitor",
     "WindowEnergy": "api.window_energy",
+    "calibrate": "api.calibrating",
     "count": "api.counting",
     "cost": "api.table",
     "estimate_kernel": "api.kernel",
@@ -60,6 +64,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Calibration",
     "EnergyMonitor",
     "Gpu",
     "GpuEnergy",
@@ -77,6 +82,7 @@ __all__ = [
     "Window",
     "WindowEnergy",
     "__version__",
+    "calibrate",
     "cost",
     "count",
     "estimate_kernel",

@@ -70,8 +70,8 @@ def estimate_kernel(options: EstimateOptions) -> KernelEstimate:
 def estimate_of(kernel: str | Path | bytes | None, table: Table, options: EstimateOptions) -> KernelEstimate:
     """Estimate a kernel by a table that is open; `estimate_kernel` says what is raised."""
     _check_together(options)
-    full_mhz, clock_mhz = table.gpu.max_sm_clock_mhz, options.clock_mhz
     known = table._atlas
+    full_mhz, clock_mhz = known.gpu.max_sm_clock_mhz, options.clock_mhz
     if options.ncu is None:
         shape = _shape(kernel, options.grid, options.block)
         assert kernel is not None  # noqa: S101
@@ -103,12 +103,12 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
         set_ratio = _clock_ratio(options.set_clock_mhz, full_mhz, "set_clock_mhz")
         conditions = replace(conditions, set_ratio=set_ratio)
     if (options.set_clock_mhz, options.memory_ratio, options.limit_w) != (None, None, None):
-        conditions = replace(conditions, memory_s=_memory_s(work, table.gpu, options.memory_ratio or 1.0))
+        conditions = replace(conditions, memory_s=_memory_s(work, known.gpu, options.memory_ratio or 1.0))
     found = estimate(work, machine, conditions)
     _require_limit_met(found, options.limit_w)
     if not work.bytes_moved or notes:
         found = widened(found, work, terms, modelled_time=bool(notes))
-    if options.explain:
+    if options.explain and known.calibration is None:
         answers = null_answers(
             known.nulls,
             found,
@@ -119,7 +119,19 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
             lambda fitted: _activity(fitted, options),
         )
         found = replace(found, answers=answers)
-    return replace(found, notes=(*notes, *found.notes))
+    return replace(found, notes=(*_calibration_notes(known, options.explain), *notes, *found.notes))
+
+
+def _calibration_notes(known: Atlas, explain: bool) -> tuple[str, ...]:
+    """Return what must be said of a calibration, nothing where there is none."""
+    if known.calibration is None:
+        return ()
+    own = (
+        f"the terms are those of the calibration {known.name}, on the rows of {known.calibration.table}, and"
+        " the interval is that of kernels that the terms before it were fitted to"
+    )
+    without = "models that know less are fitted to the table's GPU: name the table to see them"
+    return (own, without) if explain else (own,)
 
 
 def _check_together(options: EstimateOptions) -> None:

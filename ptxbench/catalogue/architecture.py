@@ -87,6 +87,8 @@ class Architecture:
         regulation_s: For how long after a launch the GPU's own regulation moves the power, s.
         clock_exponent: gamma of E(f) = E(f0) (f / f0)^gamma, the dynamic energy of a kernel at another clock.
         limited_exponent: The same exponent of kernels whose clock the power limit sets.
+        stream_l2_bytes: Bytes touched in L2 for each that a stream of whole lines reads from DRAM.
+        stream_l2_requests: Requests of L2, and misses, for each line of such a stream.
         counting_pj: A thread's instruction of a loop's counting, addresses and branches, pJ.
         mixing_pj: A thread's instruction of integer arithmetic and logic, pJ, by the operands.
         excursion: Rise of the power within a kernel, a fraction, from which on it is an excursion that steady
@@ -108,6 +110,8 @@ class Architecture:
     regulation_s: Figure
     clock_exponent: Figure
     limited_exponent: Figure
+    stream_l2_bytes: Figure
+    stream_l2_requests: Figure
     counting_pj: Figure
     mixing_pj: Mapping[str, Figure]
     excursion: Mapping[str, Figure]

@@ -63,17 +63,18 @@ def command(options: _Options) -> None:
     result = estimate_of(kernel, measured, options)
     if note:
         result = replace(result, notes=(note, *result.notes))
-    gpu = {"gpu": measured.gpu.name, "kind": measured.gpu.kind}
+    info = measured._atlas.gpu
+    gpu = {"gpu": info.name, "kind": info.kind}
     if options.against:
         other = estimate_of(*_other(options, measured))
         if options.as_json:
             print_encoded(result, {**gpu, "against": encoded(other)})
         else:
-            _print_beside(result, other, measured.gpu)
+            _print_beside(result, other, info)
     elif options.as_json:
         print_encoded(result, gpu)
     else:
-        _print(result, measured.gpu, options.explain, str(options.ncu or ""))
+        _print(result, info, options.explain, str(options.ncu or ""))
 
 
 def _other(options: _Options, table: Table) -> tuple[str | Path, Table, _Options]:

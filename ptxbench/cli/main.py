@@ -35,6 +35,7 @@ _GROUPS = {
         "doctor": "Find out what can be measured here, and how sensors behave.",
         "table": "Measure the energy of instructions, on one GPU or many.",
         "roofline": "Find what a flop, a byte and a second cost.",
+        "calibrate": "Measure the terms of an estimate on this GPU, in 5 minutes.",
     },
     "Kernels and programs": {
         "run": "Measure the energy of any program, by kernel.",

@@ -62,6 +62,7 @@ def command(options: _Options) -> None:
     Folders of `ptxbench roofline run` have a page of their own with --format html: interactive figures, with
     the runs side by side. `ptxbench roofline show` prints them. A folder that `ptxbench.profile` wrote is
     printed as the kernels of its step, as text, json or html; where they do not add up, the exit code is 1.
+    One of `ptxbench calibrate` is printed as text or json.
 
     --opcodes says of each opcode whether the kernels determine its energy, with its standard error, and lists
     rows whose direct difference disagrees with it. It reads a solution that the run keeps; --store takes a
@@ -132,7 +133,9 @@ def _report_no_table(options: _Options, form: str) -> bool:
     from ptxbench.storage.folder_kind import Kind, kind_of
 
     kinds = [kind_of(run)[0] for run in options.runs]
-    if Kind.PROFILE in kinds:
+    if Kind.CALIBRATION in kinds:
+        _report_calibration(options, form)
+    elif Kind.PROFILE in kinds:
         _report_profile(options, form)
     elif Kind.ROOFLINE in kinds:
         rooflines = [run for run, kind in zip(options.runs, kinds, strict=True) if kind is Kind.ROOFLINE]
@@ -143,6 +146,20 @@ def _report_no_table(options: _Options, form: str) -> bool:
     else:
         return False
     return True
+
+
+def _report_calibration(options: _Options, form: str) -> None:
+    """Print a calibration as text or JSON."""
+    from ptxbench.cli.calibrate import print_calibration
+    from ptxbench.core.errors import InputError
+    from ptxbench.model.atlas import open_atlas
+
+    run, *others = options.runs
+    if others or form not in ("text", "json") or (options.plot, options.out) != (None, None):
+        raise InputError(f"{run} is a calibration: report one at a time, as text or --json")
+    found = open_atlas(run).calibration
+    assert found is not None  # noqa: S101
+    print_calibration(found, run, as_json=form == "json")
 
 
 def _report_rooflines(

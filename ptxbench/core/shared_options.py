@@ -13,7 +13,12 @@ OPT_LEVELS = tuple(level.value for level in OptLevel)
 _TABLE_HELP = "Table to take energies from: folder of a run{}, or the name of one that comes with ptxbench"
 TABLE = Opt(help=f"{_TABLE_HELP.format(' on this GPU')} (h100, h200).", metavar="TABLE")
 ESTIMATE_TABLE = Opt(
-    help=f"{_TABLE_HELP.format('')} (h100, h200; default: that of the GPU at hand, else h200).",
+    help=f"{_TABLE_HELP.format(' or of a calibration')} (h100, h200; default: that of the GPU at hand, else"
+    " h200).",
+    metavar="TABLE",
+)
+CALIBRATED_TABLE = Opt(
+    help=f"{_TABLE_HELP.format(' on a GPU like it')} (h100, h200; default: that of the GPU).",
     metavar="TABLE",
 )
 

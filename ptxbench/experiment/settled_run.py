@@ -11,14 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ptxbench.analysis.throttling import describe_throttling, slowing_reasons
+from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.status import Status
 from ptxbench.energy.settled import SettledPower, SourceCheck, settled_power
-from ptxbench.energy.steady import PowerReading, power_change
+from ptxbench.energy.steady import PowerReading, power_change, settled_after_s
+from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.trace import KernelWindow, Trace
+from ptxbench.storage.recording import Recording, RecordingFolder
 
 # Launches that a host makes in a second at most.
 _MOST_PER_S = 250_000
@@ -223,6 +226,54 @@ def kernel_power(
     if not unsettled and slowed and not is_long:
         unsettled = f"the power limit was met in a window of {window.elapsed_s:.2g} s"
     return KernelPower(found, launch_s, counted, slowing, unsettled)
+
+
+@dataclass(frozen=True)
+class RecordedKernel:
+    """What one recording of a folder says of the kernel that ran in it.
+
+    Attributes:
+        power: Its power and time.
+        temperature_c: Mean GPU temperature while power was read.
+        clock_mhz: Mean SM clock by its own stamps, NaN where it has none.
+        fault: Why its power is not believed, "" where it is.
+    """
+
+    power: KernelPower
+    temperature_c: float
+    clock_mhz: float
+    fault: str
+
+
+def recorded_kernel(
+    folder: RecordingFolder, recording: Recording, launches: int, source: SourceCheck
+) -> RecordedKernel:
+    """Return what a recording of one kernel says.
+
+    Args:
+        folder: The folder.
+        recording: One of it; not before the last one that `source` was told of.
+        launches: Launches in its window.
+        source: Judges the power source by all kernels of the folder.
+
+    Raises:
+        InputError: The recording does not say whether clocks were lowered.
+    """
+    (window,), (reasons,) = recording.windows, recording.throttle_reasons
+    if reasons < 0:
+        raise InputError(f"{recording.name} in {folder.path} does not say whether its clocks were lowered")
+    trace = folder.trace(recording.name)
+    read = kernel_power(trace, window, launches, source, reasons, BoardLimits.of(folder.manifest.gpu))
+    begin_ns = read.counted.start_ns + round(settled_after_s(read.counted, source.sensor) * 1e9)
+    temperature_c = math.nan
+    if (series := trace.of(SourceName.TEMPERATURE)) is not None:
+        good = series.good()
+        inside = good.value[(good.time_ns >= begin_ns) & (good.time_ns < window.end_ns)]
+        temperature_c = float(inside.mean()) if len(inside) else math.nan
+    if math.isnan(temperature_c):
+        temperature_c = (recording.temperature_before_c + recording.temperature_after_c) / 2
+    fault = read.power.reason or ("" if read.slowed else read.unsettled)
+    return RecordedKernel(read, temperature_c, window.clock_mhz, fault)
 
 
 def later_half(window: KernelWindow) -> KernelWindow:

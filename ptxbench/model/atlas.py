@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 
 from ptxbench.catalogue.model import is_sparse
 from ptxbench.core.condition import DYNAMIC, OptLevel
+from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.model.rates import rates
 from ptxbench.model.terms import Terms, read_terms
 from ptxbench.storage.board_spread import BoardSpread, by_row, read_board_spread, with_other_boards
+from ptxbench.storage.folder_kind import Kind, kind_of
 from ptxbench.storage.known_rows import known_rows
 from ptxbench.storage.manifest import TableManifest, read_run_manifest
 from ptxbench.storage.schema import TableRow
@@ -28,6 +30,8 @@ from ptxbench.storage.shipped import SHIPPED, find_table
 from ptxbench.storage.table import TABLE, read_rows
 
 if TYPE_CHECKING:
+    from ptxbench.analysis.static_power import StaticPower
+    from ptxbench.model.calibration import Calibration
     from ptxbench.model.estimate import Machine
     from ptxbench.model.kept_nulls import KeptNulls
     from ptxbench.model.opcode_energies import OpcodeEnergies
@@ -101,6 +105,7 @@ class Atlas:
             the run lacks is the mean of other boards, and what is known to be wrong has no energy.
         spread: How boards of this GPU differ, None where one board was measured.
         names: Every instruction that it has.
+        calibration: What a board's own kernels say of its terms, None where it is that of a table alone.
     """
 
     name: str
@@ -109,11 +114,26 @@ class Atlas:
     rows: tuple[TableRow, ...]
     spread: BoardSpread | None
     names: frozenset[str]
+    calibration: Calibration | None = None
 
     @property
     def gpu(self) -> GpuInfo:
         """The board that it is stated for."""
-        return self.manifest.gpu
+        return self.calibration.gpu if self.calibration else self.manifest.gpu
+
+    @property
+    def table_name(self) -> str:
+        """By what its table is found again, from any folder."""
+        return next((name for name, path in SHIPPED.items() if path == self.path), str(self.path.resolve()))
+
+    @property
+    def static_power(self) -> StaticPower:
+        """Static power, by sleeping kernels.
+
+        Raises:
+            InputError: It is neither kept nor can be worked out.
+        """
+        return self.calibration.static_power if self.calibration else self.solved.static
 
     @property
     def run(self) -> str:
@@ -143,7 +163,7 @@ class Atlas:
         Raises:
             InputError: They do not fit.
         """
-        return read_terms(self.path)
+        return self.calibration.terms if self.calibration else read_terms(self.path)
 
     @cached_property
     def opcode_energies(self) -> OpcodeEnergies:
@@ -198,8 +218,8 @@ class Atlas:
         terms = self.terms
         if self.solved.clock is not None:
             terms = _with_clock(terms, self.solved.clock)
-        energies = self.opcode_energies.drawn(terms.opcode_share)
-        return Machine(energies, terms, self.solved.static, self.gpu.power_limit_w)
+        energies = self.opcode_energies.drawn(terms.opcode_share).scaled(terms.opcode_scale)
+        return Machine(energies, terms, self.static_power, self.gpu.power_limit_w)
 
     @cached_property
     def nulls(self) -> KeptNulls:
@@ -257,10 +277,11 @@ def _every(_: str) -> bool:
 
 
 def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: str | None = None) -> Atlas:
-    """Open the atlas of a GPU model.
+    """Open the atlas of a GPU model, or of a board that was calibrated.
 
     Args:
-        table: The folder of a run, or the name of a table that comes with ptxbench, such as "h200".
+        table: The folder of a run or of a calibration, or the name of a table that comes with ptxbench, such
+            as "h200".
         wanted: Whether the rows of an instruction are wanted, by its name.
         name: What the user calls it, where `table` is another path.
 
@@ -268,6 +289,8 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
         InputError: It is neither, or a file of it does not fit.
     """
     path = find_table(table)
+    if kind_of(path)[0] is Kind.CALIBRATION:
+        return _calibrated(path, wanted, name or str(table))
     manifest, spread = read_run_manifest(path), read_board_spread(path, wanted)
     rows, names = _rows(path, wanted)
     # Who looks a number of several boards up has another one.
@@ -276,6 +299,20 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
     # Other boards may have measured instructions that are newer than the table.
     reached = names.union(row.instruction for row in known)
     return Atlas(name or str(table), path, manifest, known, spread, reached)
+
+
+def _calibrated(path: Path, wanted: Callable[[str], bool], name: str) -> Atlas:
+    """Return the atlas of a calibration: its table, with the board's own terms."""
+    from ptxbench.model.calibration import FILE, read_calibration
+
+    if not (path / FILE).exists():
+        raise InputError(f"{path} is a calibration that was not finished: continue it with `resume`")
+    found = read_calibration(path)
+    try:
+        table = open_atlas(found.table, wanted)
+    except InputError as error:
+        raise InputError(f"{path} is a calibration of the table {found.table}: {error}") from error
+    return replace(table, name=name, calibration=found)
 
 
 def _noted(row: TableRow, gpu: GpuInfo) -> TableRow:

@@ -219,6 +219,16 @@ class OpcodeEnergies:
             random[op] = toward(random[op].energy_pj, common_pj, random[op].error_pj)
         return OpcodeEnergies(random, zeros, None, self.rules, self.warp_shares, self.own_rows)
 
+    def scaled(self, factor: float) -> OpcodeEnergies:
+        """Return the same opcodes, each at so many times its energy."""
+        if factor == 1:
+            return self
+        random, zeros = (
+            {op: Known(factor * known.energy_pj, factor * known.error_pj) for op, known in energies.items()}
+            for energies in (self.random, self.zeros)
+        )
+        return OpcodeEnergies(random, zeros, None, self.rules, self.warp_shares, self.own_rows)
+
     def _stand_ins(self, opcode: str) -> tuple[Rule, Sequence[str]]:
         if opcode in self.rules:
             weak = self.rules[opcode] is Rule.TOGETHER and opcode not in self._sure

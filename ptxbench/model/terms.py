@@ -209,6 +209,7 @@ class Terms:
         counted_spreads: The same for kernels that use global memory and for those that hardly do; none where
             too few kernels can be predicted from the others.
         time: What a time is modelled with; None in older files.
+        opcode_scale: Factor on the energies of opcodes: this board's over those of the table.
     """
 
     gamma: float
@@ -230,6 +231,7 @@ class Terms:
     counted: CountedSpread | None = None
     time: TimeTerms | None = None
     counted_spreads: tuple[CountedSpread, ...] = ()
+    opcode_scale: float = 1.0
 
     def counted_spread(self, global_memory: bool) -> CountedSpread | None:
         """Return how far counted kernels were from their estimate, None where it was not worked out.

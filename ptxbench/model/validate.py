@@ -123,7 +123,8 @@ def judge_terms(
     session = read_session(folder)
     works, problems = read_works(counts_folder(folder, counts_of), session)
     static = session_static(session)
-    machine = Machine(opcode_energies.drawn(terms.opcode_share), terms, static, session.gpu.power_limit_w)
+    energies = opcode_energies.drawn(terms.opcode_share).scaled(terms.opcode_scale)
+    machine = Machine(energies, terms, static, session.gpu.power_limit_w)
     held_out = [one for one in measured_kernels(session) if one.case.purpose is Purpose.JUDGED]
     rows = tuple(
         _row(one, works[one.case.number], machine, session) for one in held_out if one.case.number in works

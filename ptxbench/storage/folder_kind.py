@@ -28,6 +28,7 @@ class Kind(StrEnum):
     RECORDING = "recording"
     ROOFLINE = "roofline"
     PROFILE = "profile"
+    CALIBRATION = "calibration"
     PROGRAM = "program"
     TUNING = "tuning"
     CONCURRENT = "concurrent"
@@ -41,6 +42,7 @@ _WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.RECORDING: ("is a recording", ""),
     Kind.ROOFLINE: ("is a roofline", "ptxbench roofline show {}"),
     Kind.PROFILE: ("is a profile of a step", "ptxbench report {}"),
+    Kind.CALIBRATION: ("is a calibration", "ptxbench report {}"),
     Kind.PROGRAM: ("is a program's run", "ptxbench run --from {}"),
     Kind.TUNING: ("is a tuning", "ptxbench tune report {}"),
     Kind.CONCURRENT: ("is a tuning of block sizes", ""),

@@ -35,11 +35,16 @@ from ptxbench.storage.manifest import (
 from ptxbench.storage.measured_folder import MeasuredFolder
 from ptxbench.storage.partial import PartialFolder
 
-ROOFLINE, PROFILE = "roofline", "profile"
+ROOFLINE, PROFILE, CALIBRATION = "roofline", "profile", "calibration"
 _RECORDINGS = "recordings.json"
 # The command of a purpose, where they are not called alike.
-_KINDS = {ROOFLINE: Kind.ROOFLINE, PROFILE: Kind.PROFILE}
-_MADE_BY = {"sensor": "doctor sensor", "methods": "doctor methods", "burst": "meter sync"}
+_KINDS = {ROOFLINE: Kind.ROOFLINE, PROFILE: Kind.PROFILE, CALIBRATION: Kind.CALIBRATION}
+_MADE_BY = {
+    "sensor": "doctor sensor",
+    "methods": "doctor methods",
+    "burst": "meter sync",
+    CALIBRATION: "calibrate",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +52,7 @@ class RecordingPart:
     """What only a folder of recordings has.
 
     Attributes:
-        purpose: What it is for: "sensor", "methods", "roofline", "profile".
+        purpose: What it is for: "sensor", "methods", "roofline", "profile", "calibration".
         epoch_offset_ns: UTC less host time, ns.
         waited_s: Wait before the first recording in which no source was read.
         load_sms: SMs that run the load at full, fewer where the GPU slows down; 0: not kept.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -41,13 +42,13 @@ from ptxbench.experiment.roofline.point import (
     PointKernel,
     RooflineOptions,
     kernel_lines,
-    read_kernels,
 )
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import BoardLimits, run_until_settled
 from ptxbench.sass.listing import disassemble
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
+from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.recording import RecordingFolder, recording_manifest
 
@@ -99,115 +100,140 @@ def measure(
     """
     if gpu.info.kind is GpuKind.REPLAYED:
         raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
-    until_ns = gpu.clock.now_ns() + budget_s * 1e9
-    bench = _Bench(gpu, options)
+    bench = _Roofline(gpu, options)
     plan = bench.plan()
-    with _open(gpu, out, resume=resume) as folder:
-        done = {kernel.name for kernel in read_kernels(folder)}
-        missing = [(name, make) for name, make in plan if name not in done]
-        if folder.finished:
-            if missing:
-                raise InputError(f"{folder.path} is finished, without {missing[0][0]}; choose a new folder")
-            return folder
-        with kernel_lines(folder).open() as kept:
-            for number, (name, make) in enumerate(missing, len(plan) - len(missing)):
-                if gpu.clock.now_ns() > until_ns:
-                    return folder
-                show(number, len(plan), name)
-                kernel, run = bench.run_settled(*make(folder, name))
-                kept.add(kernel)
-                folder.add(name, run)
-        folder.finish()
+    with open_recordings(gpu, PURPOSE, out, resume=resume) as folder, kernel_lines(folder) as kept:
+        run_plan(gpu, folder, plan, lambda make, name: bench.run(*make(folder, name)), kept, show, budget_s)
     return folder
 
 
 _Maker = Callable[[RecordingFolder, str], tuple[PointKernel, Launch]]
+M = TypeVar("M")
+K = TypeVar("K")
 
 
-def _open(gpu: Gpu, out: Path | None, *, resume: bool) -> RecordingFolder:
-    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, gpu.sensors, 0.0, load_sms=0)
+def run_plan(
+    gpu: Gpu,
+    folder: RecordingFolder,
+    plan: Sequence[tuple[str, M]],
+    run: Callable[[M, str], tuple[K, SequenceRun]],
+    kept: Lines[K, str],
+    show: Callable[[int, int, str], None],
+    budget_s: float,
+) -> None:
+    """Run what a folder lacks of a plan, each on the disk before the next begins, and finish the folder.
+
+    Args:
+        gpu: Its clock tells when the time is spent.
+        folder: The folder.
+        plan: Name of every recording, with what `run` makes it from.
+        run: Runs one; returns what ran, and its recording.
+        kept: What the folder keeps of what ran.
+        show: Told how many are done, how many there are, and which is in hand.
+        budget_s: None begins later than this; what is missing then can be resumed.
+
+    Raises:
+        InputError: The folder is finished, and lacks one.
+    """
+    until_ns = gpu.clock.now_ns() + budget_s * 1e9
+    held = {recording.name for recording in folder.recordings} & set(kept.by_name)
+    missing = [(name, made) for name, made in plan if name not in held]
+    if folder.finished:
+        if missing:
+            raise InputError(f"{folder.path} is finished, without {missing[0][0]}; choose a new folder")
+        return
+    kept.open()
+    for number, (name, made) in enumerate(missing, len(plan) - len(missing)):
+        if gpu.clock.now_ns() > until_ns:
+            return
+        show(number, len(plan), name)
+        ran, recorded = run(made, name)
+        kept.add(ran)
+        folder.add(name, recorded)
+    folder.finish()
+
+
+def open_recordings(gpu: Gpu, purpose: str, out: Path | None, *, resume: bool) -> RecordingFolder:
+    """Begin a folder of recordings, or go on with one.
+
+    Args:
+        gpu: Whose they are.
+        purpose: What they are for.
+        out: The folder; None: a new one below results/, or below runs/ where nothing is measured.
+        resume: Go on with `out`.
+
+    Raises:
+        InputError: The folder does not fit.
+    """
+    manifest = recording_manifest(gpu.info, gpu.clock, purpose, gpu.sensors, 0.0, load_sms=0)
     if resume and out is None:
         raise InputError("`resume` needs the folder: name it by `out`")
-    path = out or default_run_path(gpu.info, datetime.now(UTC), prefix="roofline-")
+    path = out or default_run_path(gpu.info, datetime.now(UTC), prefix=f"{purpose}-")
     return (RecordingFolder.resume if resume else RecordingFolder.create)(path, manifest)
 
 
-class _Bench:
-    """Builds kernels and their launches for one GPU."""
+class KernelRunner:
+    """Builds kernels of a set intensity and their launches for one GPU, and runs any until it has settled.
 
-    def __init__(self, gpu: Gpu, options: RooflineOptions) -> None:
+    Args:
+        gpu: The GPU.
+        window_s: Time for which each kernel runs; 0: as the sensor needs.
+
+    Raises:
+        InputError: The size of the GPU's L2 is not known.
+    """
+
+    def __init__(self, gpu: Gpu, window_s: float = 0.0) -> None:
         self._gpu = gpu
-        self._options = options
         self._l2_bytes = l2_bytes(gpu.info)
         if math.isnan(self._l2_bytes):
             raise InputError(
                 f"the size of the L2 of {gpu.info.title} is not known, so no kernel can keep to it"
             )
         self._source = SourceCheck(board_sensor(gpu.sensors), gpu.sensors)
-        self._window_s = options.window_s or max(_LEAST_WINDOW_S, needed_s(self._source.sensor))
+        self.window_s = window_s or max(_LEAST_WINDOW_S, needed_s(self._source.sensor))
         self._built: dict[str, BuiltKernel] = {}
 
-    def plan(self) -> list[tuple[str, _Maker]]:
-        """Return the name of every recording with what makes its launch, in random order.
-
-        Raises:
-            InputError: An intensity cannot be reached, or there are fewer SMs than wanted.
-        """
-        options, count = self._options, self._gpu.info.sm_count
-        chosen = options.sms or (count, max(1, count // _FEW))
-        if max(chosen) > count:
-            raise InputError(f"`sms` {max(chosen)}: {self._gpu.info.name} has {count}")
-        made: list[tuple[str, _Maker]] = [
-            self._planned(kernel, pattern, sms)
-            for kernel in options.kernels()
-            for pattern in options.patterns
-            for sms in chosen
-        ]
-        if options.peaks:
-            made += [
-                self._planned(IntensityKernel(KINDS[kind], math.inf), options.patterns[0], count)
-                for kind in options.kinds
-            ]
-            made.append((f"{COPY}-{options.patterns[0]}", self._copy))
-        random.Random(self._options.seed).shuffle(made)  # noqa: S311 - an order is no secret
-        plan: list[tuple[str, _Maker]] = []
-        for number, one in enumerate(made):
-            if number % _SLEEP_EVERY == 0:
-                plan.append((f"{SLEEP}-{number // _SLEEP_EVERY}", self._sleep))
-            plan.append(one)
-        return [*plan, (f"{SLEEP}-last", self._sleep)]
-
-    def run_settled(self, kernel: PointKernel, launch: Launch) -> tuple[PointKernel, SequenceRun]:
+    def run_settled(self, launch: Launch) -> tuple[Launch, SequenceRun]:
         """Run a kernel, longer where it meets the power limit; return what ran, and its recording.
+
+        A kernel with stamps of its own runs more passes, any other is launched more often.
 
         Raises:
             LaunchError: The kernel did not run.
             GpuError: The GPU stopped answering.
         """
-        runs: list[tuple[SequenceRun, int]] = []
+        runs: list[tuple[Launch, SequenceRun]] = []
 
         def attempt(length_s: float) -> tuple[KernelRun, int]:
-            times = math.ceil(launch.times * length_s / self._window_s)
-            runs.append((self._gpu.run_sequence((replace(launch, times=times),), ()), times))
-            return only_run(runs[-1][0]), times
+            share = length_s / self.window_s
+            if launch.scalars is None:
+                longer = replace(launch, iterations=math.ceil(launch.iterations * share))
+            else:
+                longer = replace(launch, times=math.ceil(launch.times * share))
+            runs.append((longer, self._gpu.run_sequence((longer,), ())))
+            return only_run(runs[-1][1]), longer.times
 
-        run_until_settled(attempt, self._window_s, self._source, BoardLimits.of(self._gpu.info))
-        run, times = runs[-1]
-        others = max(run.before.other_processes, run.after.other_processes)
-        return replace(kernel, launches=kernel.launches * times // launch.times, other_processes=others), run
+        run_until_settled(attempt, self.window_s, self._source, BoardLimits.of(self._gpu.info))
+        return runs[-1]
 
-    def _planned(self, kernel: IntensityKernel, pattern: str, sms: int) -> tuple[str, _Maker]:
-        def make(folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
-            return self._stream(folder, name, kernel, pattern, sms)
-
-        if kernel.loads_once:
-            return f"{kernel.name}-{pattern}-{sms}", make
-        return f"{kernel.kind.name}-{kernel.level.name}-{kernel.target:.4g}-{pattern}-{sms}", make
-
-    def _stream(
+    def stream(
         self, folder: RecordingFolder, name: str, kernel: IntensityKernel, pattern: str, sms: int
     ) -> tuple[PointKernel, Launch]:
-        built = self._build(folder, kernel)
+        """Return a kernel of a set intensity, and its launches for the window; its array is filled.
+
+        Args:
+            folder: Where its code is kept.
+            name: Name of the recording.
+            kernel: The kernel.
+            pattern: Operand pattern.
+            sms: SMs that it runs on.
+
+        Raises:
+            InputError: Its machine code is not what it should be, or it does not fit into L2.
+            LaunchError: It did not run.
+        """
+        built = self.build(folder, kernel)
         kind = kernel.kind
         threads = self._threads(kernel, sms)
         warps = sms * threads // WARP
@@ -260,7 +286,7 @@ class _Bench:
     def _launches(self, launch: Launch) -> int:
         """Return how many launches fill the window, after a first one."""
         self._gpu.time_s(launch)
-        return min(_MAX_LAUNCHES, max(1, math.ceil(self._window_s / self._gpu.time_s(launch))))
+        return min(_MAX_LAUNCHES, max(1, math.ceil(self.window_s / self._gpu.time_s(launch))))
 
     def _trips(self, kernel: IntensityKernel, warps: int, array_bytes: int) -> int:
         """Return trips of a launch: one pass of DRAM's array, or passes that are not all overhead."""
@@ -302,6 +328,91 @@ class _Bench:
         array_bytes = max(_LEAST_ARRAY_BYTES, _TIMES_L2 * self._l2_bytes)
         return 1 << math.ceil(math.log2(array_bytes / warps))
 
+    def build(self, folder: RecordingFolder, kernel: IntensityKernel) -> BuiltKernel:
+        """Return a kernel as machine code, which the folder keeps.
+
+        Raises:
+            InputError: It is not what it should be.
+        """
+        if kernel.name not in self._built:
+            built = build(self._gpu, kernel)
+            if built.fault:
+                raise InputError(f"kernel {kernel.name} is not what it should be: {built.fault}")
+            folder.kernels.add(kernel.name, built.ptx, built.listing, built.cubin)
+            self._built[kernel.name] = built
+        return self._built[kernel.name]
+
+    def sleeping(self, name: str) -> Launch:
+        """Return the launch of the kernel that sleeps on every SM, for the window.
+
+        Raises:
+            LaunchError: It did not run.
+        """
+        info = self._gpu.info
+        cubin = self._gpu.assemble(render_sleep(find_target(info.target)), OptLevel.O3)
+        operands = (np.zeros(RECORDS * RECORD_BYTES, np.uint8),)
+        launch = Launch(name, cubin, "static", info.sm_count, _THREADS, _SLEEP_TRIPS, operands, "zeros")
+        trip_s = self._gpu.time_s(launch) / _SLEEP_TRIPS
+        if not trip_s > 0:
+            raise LaunchError("the kernel that sleeps took no time")
+        return replace(launch, iterations=math.ceil(self.window_s / trip_s))
+
+
+class _Roofline(KernelRunner):
+    """The kernels of a roofline."""
+
+    def __init__(self, gpu: Gpu, options: RooflineOptions) -> None:
+        super().__init__(gpu, options.window_s)
+        self._options = options
+
+    def plan(self) -> list[tuple[str, _Maker]]:
+        """Return the name of every recording with what makes its launch, in random order.
+
+        Raises:
+            InputError: An intensity cannot be reached, or there are fewer SMs than wanted.
+        """
+        options, count = self._options, self._gpu.info.sm_count
+        chosen = options.sms or (count, max(1, count // _FEW))
+        if max(chosen) > count:
+            raise InputError(f"`sms` {max(chosen)}: {self._gpu.info.name} has {count}")
+        made: list[tuple[str, _Maker]] = [
+            self._planned(kernel, pattern, sms)
+            for kernel in options.kernels()
+            for pattern in options.patterns
+            for sms in chosen
+        ]
+        if options.peaks:
+            made += [
+                self._planned(IntensityKernel(KINDS[kind], math.inf), options.patterns[0], count)
+                for kind in options.kinds
+            ]
+            made.append((f"{COPY}-{options.patterns[0]}", self._copy))
+        return with_sleep(made, self._sleep, options.seed)
+
+    def run(self, kernel: PointKernel, launch: Launch) -> tuple[PointKernel, SequenceRun]:
+        """Run a kernel; return what ran, and its recording.
+
+        Raises:
+            LaunchError: The kernel did not run.
+            GpuError: The GPU stopped answering.
+        """
+        ran, run = self.run_settled(launch)
+        launches = kernel.launches * ran.times // launch.times
+        return replace(kernel, launches=launches, other_processes=others_beside(run)), run
+
+    def _sleep(self, folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
+        del folder
+        sms = self._gpu.info.sm_count
+        return PointKernel(name, "", "", "zeros", sms, 0.0, 0.0, 1), self.sleeping(name)
+
+    def _planned(self, kernel: IntensityKernel, pattern: str, sms: int) -> tuple[str, _Maker]:
+        def make(folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
+            return self.stream(folder, name, kernel, pattern, sms)
+
+        if kernel.loads_once:
+            return f"{kernel.name}-{pattern}-{sms}", make
+        return f"{kernel.kind.name}-{kernel.level.name}-{kernel.target:.4g}-{pattern}-{sms}", make
+
     def _copy(self, folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
         """Copy within DRAM on all SMs, as STREAM does: the peak that kernels are held against."""
         info, pattern = self._gpu.info, self._options.patterns[0]
@@ -321,26 +432,22 @@ class _Bench:
         point = PointKernel(name, "", LEVELS["dram"].name, pattern, info.sm_count, 0.0, moved, launches)
         return point, replace(launch, times=launches)
 
-    def _build(self, folder: RecordingFolder, kernel: IntensityKernel) -> BuiltKernel:
-        if kernel.name not in self._built:
-            built = build(self._gpu, kernel)
-            if built.fault:
-                raise InputError(f"kernel {kernel.name} is not what it should be: {built.fault}")
-            folder.kernels.add(kernel.name, built.ptx, built.listing, built.cubin)
-            self._built[kernel.name] = built
-        return self._built[kernel.name]
 
-    def _sleep(self, folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
-        del folder
-        info = self._gpu.info
-        cubin = self._gpu.assemble(render_sleep(find_target(info.target)), OptLevel.O3)
-        operands = (np.zeros(RECORDS * RECORD_BYTES, np.uint8),)
-        launch = Launch(name, cubin, "static", info.sm_count, _THREADS, _SLEEP_TRIPS, operands, "zeros")
-        trip_s = self._gpu.time_s(launch) / _SLEEP_TRIPS
-        if not trip_s > 0:
-            raise LaunchError("the kernel that sleeps took no time")
-        point = PointKernel(name, "", "", "zeros", info.sm_count, 0.0, 0.0, 1)
-        return point, replace(launch, iterations=math.ceil(self._window_s / trip_s))
+def with_sleep(plan: Sequence[tuple[str, M]], sleep: M, seed: int) -> list[tuple[str, M]]:
+    """Return a plan in random order, with the kernel that sleeps after every few: the chip is warm then."""
+    shuffled = list(plan)
+    random.Random(seed).shuffle(shuffled)  # noqa: S311 - an order is no secret
+    made: list[tuple[str, M]] = []
+    for number, one in enumerate(shuffled):
+        if number % _SLEEP_EVERY == 0:
+            made.append((f"{SLEEP}-{number // _SLEEP_EVERY}", sleep))
+        made.append(one)
+    return [*made, (f"{SLEEP}-last", sleep)]
+
+
+def others_beside(run: SequenceRun) -> int:
+    """Return how many other programs were on the GPU before or after a recording."""
+    return max(run.before.other_processes, run.after.other_processes)
 
 
 def needed_s(sensor: SensorDescription) -> float:

@@ -14,17 +14,15 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.energy.settled import SourceCheck
-from ptxbench.energy.steady import settled_after_s
 from ptxbench.experiment.roofline.kernel import MOST_TRIP_BYTES, IntensityKernel, loop_of
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.limited import LimitedPoint, limited_points
 from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, read_kernels
 from ptxbench.experiment.sensor_choice import board_sensor
-from ptxbench.experiment.settled_run import BoardLimits, kernel_power, low_clock_note
+from ptxbench.experiment.settled_run import low_clock_note, recorded_kernel
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, fit_roofline
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
-from ptxbench.sensors.base import SourceName
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.kernels import KernelEntry
@@ -203,30 +201,17 @@ def _with_loop(folder: RecordingFolder, kernel: PointKernel) -> PointKernel:
 def _measured(
     folder: RecordingFolder, kernel: PointKernel, recording: Recording, source: SourceCheck
 ) -> MeasuredPoint:
-    (window,), (reasons,) = recording.windows, recording.throttle_reasons
-    if reasons < 0:
-        raise InputError(f"{kernel.name} in {folder.path} does not say whether its clocks were lowered")
-    trace, sensor = folder.trace(kernel.name), source.sensor
-    read = kernel_power(trace, window, kernel.launches, source, reasons, BoardLimits.of(folder.manifest.gpu))
-    begin_ns = read.counted.start_ns + round(settled_after_s(read.counted, sensor) * 1e9)
-    temperatures = trace.of(SourceName.TEMPERATURE)
-    temperature_c = math.nan
-    if temperatures is not None:
-        good = temperatures.good()
-        inside = good.value[(good.time_ns >= begin_ns) & (good.time_ns < window.end_ns)]
-        temperature_c = float(inside.mean()) if len(inside) else math.nan
-    if math.isnan(temperature_c):
-        temperature_c = (recording.temperature_before_c + recording.temperature_after_c) / 2
+    read = recorded_kernel(folder, recording, kernel.launches, source)
     point = MeasuredPoint(
         kernel,
-        read.launch_s,
-        read.power.power_w,
-        read.power.standard_error_w,
-        temperature_c,
-        read.slowed,
-        settled=not read.unsettled,
-        note=read.note,
-        fault=read.power.reason or ("" if read.slowed else read.unsettled),
+        read.power.launch_s,
+        read.power.power.power_w,
+        read.power.power.standard_error_w,
+        read.temperature_c,
+        read.power.slowed,
+        settled=not read.power.unsettled,
+        note=read.power.note,
+        fault=read.fault,
     )
     limit = dram_bytes_per_s(folder.manifest.gpu)
     if kernel.level == "dram" and point.bytes_per_s > limit:

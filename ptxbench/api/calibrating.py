@@ -1,0 +1,68 @@
+"""Calibrate the terms of an estimate on a board."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptxbench.api.calibrate_options import CalibrationSettings
+from ptxbench.api.default_table import default_table
+from ptxbench.api.gpu import Gpu, open_gpu
+from ptxbench.core.errors import InputError
+from ptxbench.core.option import takes
+from ptxbench.devices import base
+from ptxbench.experiment import calibrate as measuring
+from ptxbench.model.calibration import Calibration
+
+
+@dataclass(frozen=True)
+class CalibrateOptions(CalibrationSettings):
+    """What is calibrated on which GPU.
+
+    Attributes:
+        gpu: An open GPU, or what `open_gpu` takes.
+    """
+
+    gpu: Gpu | int | str
+
+
+@takes(CalibrateOptions)
+def calibrate(options: CalibrateOptions) -> Calibration:
+    """Measure the terms of an estimate on a board: bytes, tensor opcodes, active chip, clock, scale.
+
+        found = ptxbench.calibrate(0, out="runs/mine")
+        kernel = ptxbench.estimate_kernel("saxpy.ptx", grid=1056, block=256, table="runs/mine")
+
+    Some forty kernels run for a second or two each. `estimate_kernel(table=...)` takes the folder in the
+    place of a table. No setting of the GPU is changed.
+
+    Returns:
+        What each term was by the table and is on this board with its 95% interval (`found`), how far the
+        kernels are from the fit (`residuals`), and what stays as it was (`kept`).
+
+    Raises:
+        InputError: The table is not of this kind of GPU or lacks the rows that are needed, the time is too
+            short or was spent before all kernels had run, or the folder does not fit.
+        GpuError: There is no such GPU, or it stopped answering.
+        ToolError: The assembler or the disassembler is missing.
+    """
+    with ExitStack() as stack:
+        gpu = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
+        path, found = calibrate_on(gpu._device, options)
+    if found is None:
+        raise InputError(f"the time given is spent: continue {path} with `resume`")
+    return found
+
+
+def calibrate_on(
+    gpu: base.Gpu, settings: CalibrationSettings, show: Callable[[int, int, str], None] = lambda *_: None
+) -> tuple[Path, Calibration | None]:
+    """Calibrate a GPU that is open; return the folder, and None where kernels are missing."""
+    table = settings.table
+    if table is None:
+        table, _ = default_table(lambda: (gpu.info.name, gpu.info.target))
+    out = None if settings.out is None else Path(settings.out)
+    budget_s = 60 * settings.budget_minutes
+    return measuring.calibrate(gpu, table, out, resume=settings.resume, show=show, budget_s=budget_s)
