@@ -27,6 +27,8 @@ class EstimateOptions:
         grid: Blocks of the launch (for PTX and cubin).
         block: Threads per block (for PTX and cubin).
         trips: Passes of a loop, named by its number or address (may be repeated).
+        probability: How often, from 0 to 1, a branch is taken or a guarded instruction takes place, by its
+            address; "all" names those that nothing else decides (may be repeated).
         ncu: CSV of `ncu --csv --page raw` with the executed counts.
         time_s: Time of one launch in seconds.
         steady: Take --time-s as the time in a steady state, with the power cap in effect if there is one.
@@ -52,6 +54,7 @@ class EstimateOptions:
     grid: Annotated[int | Sequence[int] | None, Opt(1, 2**31 - 1)] = None
     block: Annotated[int | Sequence[int] | None, Opt(1, 1024)] = None
     trips: Annotated[Mapping[int | str, float] | None, Opt(metavar="LOOP=N")] = None
+    probability: Annotated[Mapping[str, float] | None, Opt(metavar="ADDRESS=P")] = None
     opt_level: OneOptLevel = "O3"
     ncu: Path | str | None = None
     time_s: Annotated[float | None, Opt(1e-9, 1e6)] = None

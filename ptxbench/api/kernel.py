@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
@@ -16,13 +16,14 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import takes
-from ptxbench.model.code_spread import widened
+from ptxbench.model.code_spread import reaching, widened
 from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
 from ptxbench.model.kept_nulls import null_answers
 from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
 if TYPE_CHECKING:
     from ptxbench.model.atlas import Atlas
+    from ptxbench.model.inputs import CodeWork
     from ptxbench.model.terms import Terms
 
 _MAX_BLOCKS = 2**31 - 1
@@ -76,11 +77,14 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
         shape = _shape(kernel, options.grid, options.block)
         assert kernel is not None  # noqa: S101
         level = OptLevel(options.opt_level)
-        work, notes = _counted_in_code(
-            kernel, options.entry, shape, options.trips or {}, level, options.time_s, known
-        )
+        code = _counted_in_code(kernel, shape, level, options, known)
+        work, modelled, notes = code.work, code.modelled, code.notes
     else:
-        work, notes = _profiled(kernel, Path(options.ncu), options.time_s, known)
+        code = None
+        work, modelled = _profiled(kernel, Path(options.ncu), options.time_s, known)
+        notes = ()
+    if modelled:
+        notes = (*notes, *_time_notes(known, work))
     terms = known.machine.terms
     conditions = Conditions(
         activity=_activity(terms, options),
@@ -106,8 +110,11 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
         conditions = replace(conditions, memory_s=_memory_s(work, known.gpu, options.memory_ratio or 1.0))
     found = estimate(work, machine, conditions)
     _require_limit_met(found, options.limit_w)
-    if not work.bytes_moved or notes:
-        found = widened(found, work, terms, modelled_time=bool(notes))
+    if not work.bytes_moved or modelled:
+        found = widened(found, work, terms, modelled_time=modelled)
+    if code is not None and code.least is not None and code.most is not None:
+        least, most = (estimate(one, machine, conditions) for one in (code.least, code.most))
+        found = reaching(found, least.energy_j, most.energy_j)
     if options.explain and known.calibration is None:
         answers = null_answers(
             known.nulls,
@@ -138,6 +145,10 @@ def _check_together(options: EstimateOptions) -> None:
     """Refuse trip counts out of range, and options that exclude each other."""
     for loop, count in (options.trips or {}).items():
         within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
+    for place, share in (options.probability or {}).items():
+        within(f"probability at {place}", share, 0, 1)
+    if options.ncu is not None and (options.trips or options.probability):
+        raise ArgumentError("ncu", "has executed counts: neither `trips` nor `probability` goes with it")
     if options.clock_mhz is not None and options.set_clock_mhz is not None:
         raise ArgumentError(
             "clock_mhz", "is the clock that `time_s` is at, `set_clock_mhz` the one to predict at; not both"
@@ -203,35 +214,35 @@ def _product(name: str, sizes: int | Sequence[int], most: int) -> int:
 
 def _counted_in_code(
     kernel: str | Path | bytes,
-    entry: str | None,
     shape: tuple[int, int],
-    trips: Mapping[int | str, float],
     level: OptLevel,
-    time_s: float | None,
+    options: EstimateOptions,
     known: Atlas,
-) -> tuple[KernelWork, tuple[str, ...]]:
+) -> CodeWork:
     from ptxbench.model.inputs import Shape, kernel_in, read_kernel, static_work
 
     if isinstance(kernel, str) and ".entry" in kernel:
         kernel = kernel.encode()
     if isinstance(kernel, bytes):
-        sass = kernel_in(kernel, "the code", entry, known, level)
+        sass = kernel_in(kernel, "the code", options.entry, known, level)
     else:
-        sass = read_kernel(Path(kernel), entry, known, level)
-    by_name = {str(loop): float(count) for loop, count in trips.items()}
-    work, modelled = static_work(sass, Shape(*shape), by_name, math.nan if time_s is None else time_s, known)
-    return work, _time_notes(known, work) if modelled else ()
+        sass = read_kernel(Path(kernel), options.entry, known, level)
+    trips, probabilities = (
+        {str(place): float(number) for place, number in (given or {}).items()}
+        for given in (options.trips, options.probability)
+    )
+    time_s = math.nan if options.time_s is None else options.time_s
+    return static_work(sass, Shape(*shape), trips, time_s, known, probabilities)
 
 
 def _profiled(
     kernel: str | Path | bytes | None, ncu: Path, time_s: float | None, known: Atlas
-) -> tuple[KernelWork, tuple[str, ...]]:
+) -> tuple[KernelWork, bool]:
     from ptxbench.model.inputs import profiled_work
 
     if kernel is not None and not isinstance(kernel, str):
         raise InputError("with ncu the kernel is a part of its name, not a file")
-    work, modelled = profiled_work(ncu, kernel, math.nan if time_s is None else time_s, known)
-    return work, _time_notes(known, work) if modelled else ()
+    return profiled_work(ncu, kernel, math.nan if time_s is None else time_s, known)
 
 
 def _time_notes(known: Atlas, work: KernelWork) -> tuple[str, ...]:

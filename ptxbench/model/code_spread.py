@@ -6,6 +6,7 @@ the ratios of measured to estimated energy of the fit kernels (ptxbench.model.co
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,6 +75,20 @@ def coverage_by_family(ratios: Sequence[CodeRatio]) -> Mapping[str, tuple[int, i
         others = [one for one in ratios if one.family != family]
         found[family] = inside(own, code_spreads(others)), len(own)
     return found
+
+
+def reaching(found: KernelEstimate, least_j: float, most_j: float) -> KernelEstimate:
+    """Return an estimate whose interval holds what branches leave open, beside what it held.
+
+    Args:
+        found: The estimate.
+        least_j: Its energy along the cheaper side of each branch that nothing decides.
+        most_j: That of both sides.
+    """
+    energy_j = found.energy_j
+    below_j = math.hypot(energy_j - found.low_j, max(energy_j - least_j, 0.0))
+    above_j = math.hypot(found.high_j - energy_j, max(most_j - energy_j, 0.0))
+    return replace(found, low_j=max(energy_j - below_j, 0.0), high_j=energy_j + above_j)
 
 
 def widened(found: KernelEstimate, work: KernelWork, terms: Terms, *, modelled_time: bool) -> KernelEstimate:

@@ -1,10 +1,11 @@
-"""How often each instruction of a kernel is executed, from its SASS and the trip counts of its loops."""
+"""The control flow of a kernel and of the routines that it calls: blocks, loops, ways."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from ptxbench.core.errors import InputError
@@ -16,6 +17,7 @@ _JUMPS = frozenset({"BRA", "JMP", "UBRA"})
 _ENDS = frozenset({"EXIT", "RET", "KILL"})
 _INDIRECT = frozenset({"BRX", "JMX", "BRXU"})
 _CALLS = frozenset({"CALL", "UCALL"})
+_IN_REGISTER = re.compile(r"U?R\d")
 
 
 @dataclass(frozen=True)
@@ -40,57 +42,154 @@ class NaturalLoop:
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
+    """Instructions that are executed one after the other.
+
+    Attributes:
+        begin: Address of the first.
+        instructions: All of them.
+        successors: Blocks that may follow; of a branch its target first.
+    """
+
     begin: int
     instructions: tuple[SassInstruction, ...]
     successors: tuple[int, ...]
 
+    @property
+    def last(self) -> SassInstruction:
+        """What decides where it goes on."""
+        return self.instructions[-1]
 
-def find_loops(kernel: SassKernel) -> tuple[NaturalLoop, ...]:
-    """Return the natural loops of a kernel, those with one head merged, by address.
 
-    Raises:
-        InputError: The kernel calls a routine or jumps to an address that only its run decides.
+@dataclass(frozen=True)
+class Flow:
+    """The control flow of an entry, or of a routine that it calls.
+
+    Attributes:
+        name: Of the entry or the routine.
+        prefix: What its addresses are named by beside their number: "" where they are in the entry's section.
+        blocks: Its blocks by the address of their first instruction.
+        dominators: For each block, the blocks that every way to it goes through.
+        loops: Its loops, by address.
     """
-    code = entry_code(kernel)
-    blocks = _blocks(kernel, code)
-    return _natural_loops(code, blocks, _dominators(blocks))
+
+    name: str
+    prefix: str
+    blocks: Mapping[int, Block]
+    dominators: Mapping[int, set[int]]
+    loops: tuple[NaturalLoop, ...]
+
+    @property
+    def instructions(self) -> Iterator[SassInstruction]:
+        """All instructions, block by block."""
+        return (one for block in self.blocks.values() for one in block.instructions)
+
+    def place(self, address: int) -> str:
+        """Return the name of an address, such as "0x1a0"."""
+        return f"{self.prefix}{address:#x}"
+
+    @cached_property
+    def before(self) -> Mapping[int, tuple[int, ...]]:
+        """The blocks that each block may follow."""
+        return {
+            begin: tuple(b.begin for b in self.blocks.values() if begin in b.successors)
+            for begin in self.blocks
+        }
+
+    def side(self, branch: int, way: int) -> frozenset[int]:
+        """Return the blocks that are reached only if a block goes on to one of its successors."""
+        # The way back of a loop that begins there is no other way to it.
+        if any(one != branch and way not in self.dominators[one] for one in self.before[way]):
+            return frozenset()
+        return frozenset(begin for begin, over in self.dominators.items() if way in over)
 
 
-def executions(kernel: SassKernel, trips: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """Return how often one thread executes each opcode.
+def leaves_apart(instruction: SassInstruction) -> bool:
+    """Return whether a branch is for warps whose lanes are apart, which is a slow path."""
+    return instruction.base in _JUMPS and "DIV" in instruction.opcode.split(".")
 
-    An instruction counts as often as the product of the trip counts of the loops around it. Code that a
-    forward branch can skip, and what stands under a predicate, count as executed.
+
+def called(instruction: SassInstruction) -> str:
+    """Return the name of the routine that an instruction calls, "" where it calls none."""
+    match = _TARGET.search(instruction.operands) if instruction.base in _CALLS else None
+    return match.group(1) if match else ""
+
+
+def find_flows(kernel: SassKernel, functions: Mapping[str, SassKernel] | None = None) -> tuple[Flow, ...]:
+    """Return the control flow of a kernel, and of each routine that it calls by name.
 
     Args:
         kernel: The kernel.
-        trips: Trip count by loop: its number ("0") or its head's address ("0x1a0").
+        functions: What else its file holds, by name: routines may stand there.
 
     Raises:
-        InputError: A loop's trip count is not known, a name fits no loop, or the code calls or jumps
-            to what only its run decides.
+        InputError: It calls or jumps to an address that only its run decides.
     """
-    loops = find_loops(kernel)
-    passes = _passes(kernel, loops, trips)
-    counts: dict[str, float] = {}
-    for instruction in entry_code(kernel):
-        times = 1.0
-        for loop in loops:
-            if instruction.address in loop.members:
-                times *= passes[loop.index]
-        counts[instruction.opcode] = counts.get(instruction.opcode, 0.0) + times
-    return tuple(sorted(counts.items()))
+    flows: dict[str, Flow] = {}
+    wanted = [kernel.name]
+    while wanted:
+        name = wanted.pop(0)
+        if name in flows:
+            continue
+        where, code = _code_of(name, kernel, functions or {})
+        for instruction in code:
+            _refuse_unknown(where, instruction)
+        blocks = _blocks(where, code)
+        dominators = _dominators(blocks)
+        first = sum(len(flow.loops) for flow in flows.values())
+        prefix = "" if where is kernel else f"{name}:"
+        loops = _natural_loops(code, blocks, dominators, first)
+        flows[name] = Flow(name, prefix, blocks, dominators, loops)
+        wanted += [routine for i in code if (routine := called(i))]
+    return tuple(flows.values())
+
+
+def find_loops(
+    kernel: SassKernel, functions: Mapping[str, SassKernel] | None = None
+) -> tuple[NaturalLoop, ...]:
+    """Return the natural loops of a kernel and its routines, those with one head merged, by address.
+
+    Args:
+        kernel: The kernel.
+        functions: As for `find_flows`.
+
+    Raises:
+        InputError: It calls or jumps to an address that only its run decides.
+    """
+    return tuple(loop for flow in find_flows(kernel, functions) for loop in flow.loops)
+
+
+def _code_of(
+    name: str, kernel: SassKernel, functions: Mapping[str, SassKernel]
+) -> tuple[SassKernel, tuple[SassInstruction, ...]]:
+    """Return the instructions of an entry or a routine, and the section that they stand in.
+
+    Raises:
+        InputError: There is no such routine.
+    """
+    if name == kernel.name:
+        return kernel, entry_code(kernel)
+    begin = dict(kernel.labels).get(name)
+    if begin is not None:
+        ends = [address for label, address in kernel.labels if label.startswith("$") and address > begin]
+        return kernel, _own_code(kernel, begin, min(ends, default=None))
+    if name not in functions:
+        raise InputError(f"{kernel.name} calls {name}, which is not in its file: link it first, or use `ncu`")
+    return functions[name], entry_code(functions[name])
 
 
 def entry_code(kernel: SassKernel) -> tuple[SassInstruction, ...]:
     """Return the kernel's own instructions: no routines, and not the trap and padding behind its end."""
     starts = [address for label, address in kernel.labels if label.startswith("$")]
+    return _own_code(kernel, 0, min(starts, default=None))
+
+
+def _own_code(kernel: SassKernel, begin: int, end: int | None) -> tuple[SassInstruction, ...]:
     # What is guarded by @!PT never takes place: ptxas pads calls of barriers with it.
     code = [
         i
         for i in kernel.instructions
-        if (not starts or i.address < min(starts)) and i.predicate not in ("@!PT", "@!UPT")
+        if begin <= i.address and (end is None or i.address < end) and i.predicate not in ("@!PT", "@!UPT")
     ]
     while code and (code[-1].base == "NOP" or _is_trap(code[-1], kernel)):
         code.pop()
@@ -109,13 +208,12 @@ def _target(instruction: SassInstruction, labels: Mapping[str, int]) -> int | No
     return int(plain.group(0), 16) if plain else None
 
 
-def _blocks(kernel: SassKernel, code: Sequence[SassInstruction]) -> dict[int, _Block]:
+def _blocks(kernel: SassKernel, code: Sequence[SassInstruction]) -> dict[int, Block]:
     """Cut the code into basic blocks, by the address of their first instruction."""
     labels = dict(kernel.labels)
     addresses = {i.address for i in code}
     heads = {code[0].address}
     for now, following in pairwise(code):
-        _refuse_calls(kernel, now)
         if now.base in _JUMPS | _ENDS:
             heads.add(following.address)
     heads |= {
@@ -125,7 +223,7 @@ def _blocks(kernel: SassKernel, code: Sequence[SassInstruction]) -> dict[int, _B
     blocks = {}
     for begin, end in zip(cuts, [*cuts[1:], code[-1].address + 1], strict=True):
         inside = tuple(i for i in code if begin <= i.address < end)
-        blocks[begin] = _Block(begin, inside, _successors(inside[-1], end, labels, addresses))
+        blocks[begin] = Block(begin, inside, _successors(inside[-1], end, labels, addresses))
     return blocks
 
 
@@ -136,8 +234,8 @@ def _successors(
     after = (following,) if following in addresses else ()
     if last.base in _JUMPS:
         target = _target(last, labels)
-        # A uniform branch carries its guard as an operand.
-        may_fall = guarded or bool(re.match(r"!?U?P\d", last.operands))
+        # A uniform branch carries its guard as an operand, and one for a warp that is apart the lanes.
+        may_fall = guarded or bool(re.match(r"!?U?P\d", last.operands)) or leaves_apart(last)
         jump = (target,) if target in addresses and target is not None else ()
         return (*jump, *(after if may_fall else ()))
     if last.base in _ENDS and not guarded:
@@ -145,20 +243,21 @@ def _successors(
     return after
 
 
-def _refuse_calls(kernel: SassKernel, instruction: SassInstruction) -> None:
-    if instruction.base in _CALLS:
-        raise InputError(
-            f"{kernel.name} calls a routine at {instruction.address:#x} ({instruction}); how often it runs,"
-            " and whether it calls itself, cannot be read off the code: give executed counts with `ncu`"
-        )
-    if instruction.base in _INDIRECT:
-        raise InputError(
-            f"{kernel.name} jumps at {instruction.address:#x} to where only its run decides ({instruction});"
-            " give executed counts with `ncu`"
-        )
+def _refuse_unknown(kernel: SassKernel, instruction: SassInstruction) -> None:
+    # A call of an address in a register names the kernel that makes it, if anything.
+    if instruction.base in _CALLS and (_IN_REGISTER.match(instruction.operands) or not called(instruction)):
+        what = "calls"
+    elif instruction.base in _INDIRECT:
+        what = "jumps to"
+    else:
+        return
+    raise InputError(
+        f"{kernel.name} {what} at {instruction.address:#x} what only its run decides ({instruction}); give"
+        " executed counts with `ncu`"
+    )
 
 
-def _dominators(blocks: Mapping[int, _Block]) -> dict[int, set[int]]:
+def _dominators(blocks: Mapping[int, Block]) -> dict[int, set[int]]:
     """Return, for each block, the blocks that every way to it goes through."""
     order = sorted(blocks)
     before: dict[int, list[int]] = {begin: [] for begin in order}
@@ -179,7 +278,10 @@ def _dominators(blocks: Mapping[int, _Block]) -> dict[int, set[int]]:
 
 
 def _natural_loops(
-    code: Sequence[SassInstruction], blocks: Mapping[int, _Block], dominators: Mapping[int, set[int]]
+    code: Sequence[SassInstruction],
+    blocks: Mapping[int, Block],
+    dominators: Mapping[int, set[int]],
+    first: int,
 ) -> tuple[NaturalLoop, ...]:
     bodies: dict[int, set[int]] = {}
     tails: dict[int, list[int]] = {}
@@ -189,7 +291,7 @@ def _natural_loops(
                 bodies.setdefault(head, {head}).update(_body(blocks, head, block.begin))
                 tails.setdefault(head, []).append(block.begin)
     loops = []
-    for index, head in enumerate(sorted(bodies)):
+    for index, head in enumerate(sorted(bodies), first):
         inside = [i for begin in sorted(bodies[head]) for i in blocks[begin].instructions]
         members = frozenset(i.address for i in inside)
         last = blocks[tails[head][0]].instructions[-1]
@@ -207,7 +309,7 @@ def _natural_loops(
     return tuple(loops)
 
 
-def _body(blocks: Mapping[int, _Block], head: int, tail: int) -> set[int]:
+def _body(blocks: Mapping[int, Block], head: int, tail: int) -> set[int]:
     """Return the blocks from which the tail is reached without passing the head."""
     found, todo = {head}, [tail]
     while todo:
@@ -216,23 +318,3 @@ def _body(blocks: Mapping[int, _Block], head: int, tail: int) -> set[int]:
             found.add(begin)
             todo += [b.begin for b in blocks.values() if begin in b.successors]
     return found
-
-
-def _passes(kernel: SassKernel, loops: Sequence[NaturalLoop], trips: Mapping[str, float]) -> dict[int, float]:
-    """Return each loop's trip count: the caller's, or else what the code shows."""
-    given: dict[int, float] = {}
-    for name, count in trips.items():
-        loop = next((one for one in loops if name in (str(one.index), f"{one.address:#x}")), None)
-        if loop is None:
-            have = ", ".join(f"{one.index} at {one.address:#x}" for one in loops) or "none"
-            raise InputError(f"{kernel.name} has no loop {name!r}; its loops: {have}")
-        given[loop.index] = count
-    for loop in loops:
-        if loop.index not in given:
-            if loop.trips is None:
-                raise InputError(
-                    f"{kernel.name}: how often the loop at {loop.address:#x} runs is not in the code;"
-                    f" give it with `trips` {loop.index}=N (passes of one thread each time it is entered)"
-                )
-            given[loop.index] = loop.trips
-    return given

@@ -14,12 +14,12 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.threads import WARP
 from ptxbench.model.atlas import Atlas
-from ptxbench.model.control_flow import executions
+from ptxbench.model.executed import Counts, executions
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
 from ptxbench.model.terms import TimeTerms
 from ptxbench.model.throughput import modelled_time_s, moved_time_s
 from ptxbench.model.work import KernelWork
-from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.listing import disassemble, entry_names, parse_listing
 from ptxbench.sass.program import SassKernel
 from ptxbench.storage.file_errors import read_bytes
 
@@ -42,7 +42,20 @@ class Shape:
     threads: int
 
 
-def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3) -> SassKernel:
+@dataclass(frozen=True)
+class KernelCode:
+    """A kernel's machine code.
+
+    Attributes:
+        kernel: The entry.
+        functions: Everything in its file, by name: routines that it calls may stand there.
+    """
+
+    kernel: SassKernel
+    functions: Mapping[str, SassKernel]
+
+
+def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3) -> KernelCode:
     """Return one kernel's SASS from a PTX or cubin file.
 
     Args:
@@ -60,7 +73,7 @@ def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel 
 
 def kernel_in(
     code: bytes, what: str, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3
-) -> SassKernel:
+) -> KernelCode:
     """Return one kernel's SASS from PTX or a cubin; see `read_kernel`.
 
     Args:
@@ -78,54 +91,92 @@ def kernel_in(
         if ".target" not in text or ".entry" not in text:
             raise InputError(f"{what} is neither a cubin nor PTX with an entry; give one of the two")
         listing = disassemble(assemble_ptx(text, table.gpu.target, opt_level).image)
-    kernels = parse_listing(listing)
+    functions = parse_listing(listing)
+    kernels = [one for one in functions if one in entry_names(listing)]
     if name is None and len(kernels) == 1:
-        return next(iter(kernels.values()))
+        name = kernels[0]
     if name not in kernels:
         wanted = "several kernels" if name is None else f"no kernel {name!r}"
         raise InputError(f"{what} has {wanted}; choose one with `entry`: {', '.join(kernels)}")
-    return kernels[name]
+    return KernelCode(functions[name], functions)
+
+
+@dataclass(frozen=True)
+class CodeWork:
+    """What a launch executes by its code alone.
+
+    Attributes:
+        work: At best.
+        least: Along the cheaper side of each branch that nothing decides; None where all are decided.
+        most: Where both of its sides are executed; None as before.
+        modelled: Whether the times of these are modelled.
+        notes: What was taken for granted, a sentence each.
+    """
+
+    work: KernelWork
+    least: KernelWork | None
+    most: KernelWork | None
+    modelled: bool
+    notes: tuple[str, ...]
 
 
 def static_work(
-    kernel: SassKernel, shape: Shape, trips: Mapping[str, float], time_s: float, table: Atlas
-) -> tuple[KernelWork, bool]:
-    """Return what a launch executes by its code alone, and whether its time is modelled.
+    code: KernelCode,
+    shape: Shape,
+    trips: Mapping[str, float],
+    time_s: float,
+    table: Atlas,
+    probabilities: Mapping[str, float] | None = None,
+) -> CodeWork:
+    """Return what a launch executes by its code alone.
 
     Args:
-        kernel: Its SASS.
+        code: Its machine code.
         shape: The launch.
         trips: Trip count by loop; see `executions`.
         time_s: Its time; NaN: modelled.
         table: The run.
+        probabilities: How often branches are taken; see `executions`.
 
     Raises:
         InputError: A trip count is not known, or the code calls or jumps to what only its run decides.
     """
-    counts = executions(kernel, trips)
-    modelled = math.isnan(time_s)
-    if modelled:
-        gpu = table.gpu
-        time_s = modelled_time_s(
-            counts,
-            shape.blocks,
-            shape.threads,
-            gpu.sm_count,
-            gpu.max_sm_clock_mhz,
-            table.cycles,
-            table.machine.terms.time,
-        )
-    threads = shape.blocks * shape.threads
-    lanes = shape.blocks * (-shape.threads % WARP)
-    work = KernelWork(
-        kernel.name,
-        tuple((op, n * threads) for op, n in counts),
-        (),
-        time_s,
-        idle=tuple((op, n * lanes) for op, n in counts) if lanes else (),
+    found = executions(code.kernel, trips, probabilities, code.functions)
+
+    def work_of_counts(counts: Counts, idle: Counts) -> KernelWork:
+        return _launch_work(code.kernel.name, counts, idle, shape, time_s, table)
+
+    open_ended = found.least != found.most
+    return CodeWork(
+        work_of_counts(found.counts, found.idle),
+        work_of_counts(found.least, ()) if open_ended else None,
+        work_of_counts(found.most, ()) if open_ended else None,
+        math.isnan(time_s),
+        found.notes,
     )
-    slack = slack_of(work, table.machine.terms.time) if modelled else 1.0
-    return replace(work, time_s=slack * time_s), modelled
+
+
+def _launch_work(
+    name: str, counts: Counts, idle: Counts, shape: Shape, time_s: float, table: Atlas
+) -> KernelWork:
+    """Return the work of all threads of a launch; its time is the given one, or else modelled."""
+    gpu, time = table.gpu, table.machine.terms.time
+    threads, absent = shape.blocks * shape.threads, shape.blocks * (-shape.threads % WARP)
+    unused = {op: n * threads for op, n in idle}
+    if absent:
+        for op, n in counts:
+            unused[op] = unused.get(op, 0.0) + n * absent
+    work = KernelWork(
+        name, tuple((op, n * threads) for op, n in counts), (), time_s, idle=tuple(sorted(unused.items()))
+    )
+    if not math.isnan(time_s):
+        return work
+    # A warp issues what a guard turns off, too.
+    issued = [(op, n + dict(idle).get(op, 0.0)) for op, n in counts]
+    pipes_s = modelled_time_s(
+        issued, shape.blocks, shape.threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, time
+    )
+    return replace(work, time_s=slack_of(work, time) * pipes_s)
 
 
 def slack_of(work: KernelWork, time: TimeTerms | None) -> float:

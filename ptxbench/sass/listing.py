@@ -20,6 +20,8 @@ _INSTRUCTION = re.compile(
     r"\s*(?P<operands>[^;]*);"
 )
 
+_ENTRY = re.compile(r'^\s*\.other\s+(\S+?),\s*@"STO_CUDA_ENTRY', re.MULTILINE)
+
 _LISTINGS = Cache("listings")
 
 
@@ -66,6 +68,11 @@ def parse_listing(text: str, only: str = "") -> dict[str, SassKernel]:
     if not kernels:
         raise RefusedModuleError("nvdisasm's listing holds no kernel")
     return kernels
+
+
+def entry_names(text: str) -> frozenset[str]:
+    """Return the names of the code sections of a listing that a launch can name; the others are functions."""
+    return frozenset(_ENTRY.findall(text))
 
 
 def _sections(text: str) -> Iterator[tuple[str, list[str]]]:

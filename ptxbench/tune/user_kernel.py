@@ -15,7 +15,8 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import EndlessSourceError, InputError, LaunchError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Bytes, Gpu, Launch, Parameter
-from ptxbench.model.control_flow import executions, find_loops
+from ptxbench.model.control_flow import find_loops
+from ptxbench.model.executed import executions
 from ptxbench.model.throughput import modelled_time_s
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.program import SassKernel
@@ -357,16 +358,20 @@ class UserKernel:
         entry = find_entry(name, tuple(listed))
         resources = kernel_resources(cubin.image)[entry]
         try:
-            counts = executions(listed[entry], self._trips(listed[entry], values))
+            counts = executions(
+                listed[entry], self._trips(listed[entry], listed, values), None, listed
+            ).counts
             unknown = ""
         except InputError as error:
             counts, unknown = (), str(error)
         return BuiltKernel(variant, values, cubin, entry, listed[entry], resources, sizes, counts, unknown)
 
-    def _trips(self, sass: SassKernel, values: Mapping[str, Value]) -> dict[str, float]:
+    def _trips(
+        self, sass: SassKernel, functions: Mapping[str, SassKernel], values: Mapping[str, Value]
+    ) -> dict[str, float]:
         """Return the trip counts that the specification gives for loops whose code does not show them."""
         found = {}
-        for loop in find_loops(sass):
+        for loop in find_loops(sass, functions):
             given = self.spec.trips.get(str(loop.index)) or (
                 self.spec.trips.get(_OTHER_LOOPS) if loop.trips is None else None
             )

@@ -11,12 +11,14 @@ from fakes import run as fake
 import ptxbench
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.api.table import Table
+from ptxbench.core.errors import InputError
 from ptxbench.model.clocks.ridge import PowerCurve
 from ptxbench.model.estimate import Machine
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import UNFITTED, KindActivity
 
-PTX = Path(__file__).parents[1] / "model" / "kernels" / "elementwise.ptx"
+KERNELS = Path(__file__).parents[1] / "model" / "kernels"
+PTX = KERNELS / "elementwise.ptx"
 LAUNCH = {"grid": 132, "block": 256, "trips": {0: 100}}
 BAD = [math.nan, math.inf, -math.inf, -1, 1e300]
 
@@ -39,6 +41,63 @@ def test_a_file_its_text_and_its_bytes_are_one_kernel(table):
     assert ptxbench.estimate_kernel(str(PTX), table=table, **LAUNCH) == by_path
     assert ptxbench.estimate_kernel(PTX.read_text(), table=table, **LAUNCH) == by_path
     assert ptxbench.estimate_kernel(PTX.read_bytes(), table=table, **LAUNCH) == by_path
+
+
+OPERATORS = (
+    *("f_div", "f_rcp", "f_sqrt", "f_rsqrt", "f_exp", "f_sin", "f_pow", "f_mod", "f_tanh", "f_silu"),
+    *("f_fdividef", "d_div", "d_sqrt", "d_exp", "i_div64", "i_div32"),
+)
+
+
+def test_each_operator_of_cuda_is_estimated_from_its_code():
+    code, table = (KERNELS / "operators.ptx").read_text(), ptxbench.load_table("h200")
+    found = {
+        name: ptxbench.estimate_kernel(code, entry=name, table=table, grid=1056, block=256, time_s=1e-5)
+        for name in OPERATORS
+    }
+    dynamic_j = {
+        name: sum(part.energy_j for part in one.parts if part.name not in ("static", "active chip"))
+        for name, one in found.items()
+    }
+    # What is exact costs more than what is approximate, and 64 bits more than 32.
+    assert dynamic_j["f_fdividef"] < dynamic_j["f_rcp"] < dynamic_j["f_div"] < dynamic_j["d_div"]
+    assert dynamic_j["i_div32"] < dynamic_j["i_div64"]
+    # The loop of large angles and remainders is for rare operands.
+    assert dynamic_j["f_sin"] < 3 * dynamic_j["f_exp"]
+    for name in ("f_div", "f_rcp", "f_sqrt", "f_silu", "d_div", "d_sqrt", "f_sin", "f_mod"):
+        assert any("slow paths count as not taken" in note for note in found[name].notes), name
+    assert not any("slow paths" in note for note in found["f_exp"].notes)
+
+
+@pytest.mark.parametrize(
+    ("entry", "trips"),
+    [("softmax", {0: 16, 1: 4, 2: 16}), ("layer_norm", {0: 32, 1: 8, 2: 0, 3: 8}), ("adamw", {})],
+)
+def test_kernels_of_libraries_are_estimated_from_their_code(entry, trips):
+    words = {"entry": entry, "table": "h200", "grid": 1056, "block": 256, "time_s": 1e-5}
+    found = ptxbench.estimate_kernel(KERNELS / "library.ptx", trips=trips, **words)
+    assert 0 < found.low_j < found.energy_j < found.high_j
+    sure = ptxbench.estimate_kernel(KERNELS / "library.ptx", trips=trips, probability={"all": 0.5}, **words)
+    assert sure.energy_j == pytest.approx(found.energy_j)
+    assert sure.high_j <= found.high_j
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ({"probability": {"all": 1.5}}, "probability at all"),
+        ({"probability": {"0x10000": 0.5}}, "no branch or guarded instruction at '0x10000'"),
+    ],
+)
+def test_a_probability_that_is_none_is_refused_by_name(table, words, named):
+    with pytest.raises(InputError, match=named):
+        ptxbench.estimate_kernel(PTX, table=table, **LAUNCH, **words)
+
+
+def test_counts_of_ncu_leave_nothing_for_trips_and_probabilities_to_say(table, tmp_path):
+    for words in ({"trips": {0: 5}}, {"probability": {"all": 0.5}}):
+        with pytest.raises(InputError, match="has executed counts"):
+            ptxbench.estimate_kernel("k", ncu=tmp_path / "counts.csv", table=table, **words)
 
 
 def test_a_launch_by_dimensions_is_that_of_their_product(table):

@@ -3,7 +3,8 @@
 import pytest
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.control_flow import executions, find_loops
+from ptxbench.model.control_flow import find_loops
+from ptxbench.model.executed import executions
 from ptxbench.sass.listing import parse_listing
 
 
@@ -34,7 +35,7 @@ COUNTED = (
 
 
 def test_a_loop_that_counts_with_constants_needs_no_help():
-    counts = dict(executions(kernel(*COUNTED), {}))
+    counts = dict(executions(kernel(*COUNTED), {}).counts)
     assert counts == {"MOV": 1, "FFMA": 95, "IADD3": 95, "ISETP.NE.AND": 95, "BRA": 95, "EXIT": 1}
 
 
@@ -72,7 +73,7 @@ NESTED = (
 
 
 def test_loops_inside_loops_multiply():
-    counts = dict(executions(kernel(*NESTED), {"0": 3, "0x10": 5}))
+    counts = dict(executions(kernel(*NESTED), {"0": 3, "0x10": 5}).counts)
     assert counts == {"FADD": 3, "FFMA": 15, "BRA": 18, "FMUL": 3, "EXIT": 1}
 
 
@@ -80,12 +81,127 @@ def test_a_loop_left_in_its_middle_is_one_loop():
     middle = kernel(
         ".L_1:", "FADD R1, R1, R2", "@P0 BRA `(.L_2)", "FMUL R6, R6, R7", "BRA `(.L_1)", ".L_2:", "EXIT"
     )
-    assert dict(executions(middle, {"0": 9})) == {"FADD": 9, "BRA": 18, "FMUL": 9, "EXIT": 1}
+    assert dict(executions(middle, {"0": 9}).counts) == {"FADD": 9, "BRA": 18, "FMUL": 9, "EXIT": 1}
 
 
-def test_branches_forward_are_no_loops():
-    forward = kernel("@P0 BRA `(.L_1)", "FADD R1, R1, R2", ".L_1:", "FMUL R6, R6, R7", "EXIT")
-    assert dict(executions(forward, {})) == {"BRA": 1, "FADD": 1, "FMUL": 1, "EXIT": 1}
+FORWARD = (
+    "@P0 BRA `(.L_1)",
+    "FADD R1, R1, R2",
+    "@P1 FFMA R3, R3, R4, R5",
+    ".L_1:",
+    "FMUL R6, R6, R7",
+    "EXIT",
+)
+
+
+def test_a_side_that_nothing_decides_counts_by_half_and_the_interval_reaches_to_none_and_all():
+    found = executions(kernel(*FORWARD), {})
+    assert dict(found.counts) == {"BRA": 1, "FADD": 0.5, "FFMA": 0.25, "FMUL": 1, "EXIT": 1}
+    assert dict(found.idle) == {"FFMA": 0.25}
+    assert dict(found.least) == {"BRA": 1, "FMUL": 1, "EXIT": 1}
+    assert dict(found.most) == {"BRA": 1, "FADD": 1, "FFMA": 1, "FMUL": 1, "EXIT": 1}
+    assert "(at 0x0, 0x20)" in found.notes[0]
+
+
+def test_a_probability_decides_and_all_names_the_others():
+    found = executions(kernel(*FORWARD), {}, {"0x0": 0.25, "all": 0.1})
+    assert dict(found.counts)["FADD"] == 0.75
+    assert dict(found.counts)["FFMA"] == pytest.approx(0.075)
+    assert (found.least, found.most, found.notes) == ((), (), ())
+
+
+def test_a_probability_at_no_branch_is_refused_with_what_is_there():
+    with pytest.raises(InputError, match=r"no branch or guarded instruction at '0x30'; it has 0x0, 0x20"):
+        executions(kernel(*FORWARD), {}, {"0x30": 0.5})
+
+
+DIVISION = (
+    "FCHK P0, R0, R7",
+    "@!P0 BRA `(.L_1)",
+    "CALL.REL.NOINC `($__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath)",
+    ".L_1:",
+    "STG.E [R4.64], R3",
+    "EXIT",
+    "$__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath:",
+    "FMUL R0, R0, R3",
+    "RET.REL.NODEC R2 `(k)",
+)
+
+
+def test_the_slow_path_of_a_division_is_not_taken_and_said():
+    found = executions(kernel(*DIVISION), {})
+    assert dict(found.counts) == {"FCHK": 1, "BRA": 1, "STG.E": 1, "EXIT": 1}
+    assert found.least == found.most == found.counts
+    assert found.notes == ("slow paths count as not taken (at 0x10): operands in the common range",)
+
+
+def test_a_routine_that_is_no_slow_path_counts_as_often_as_it_is_called():
+    lines = (line.replace("_slowpath", "") for line in DIVISION)
+    counts = dict(executions(kernel(*lines), {}, {"0x10": 0.25}).counts)
+    assert counts["FMUL"] == counts["RET.REL.NODEC"] == counts["CALL.REL.NOINC"] == 0.75
+
+
+def test_a_loop_of_a_routine_has_a_number_of_its_own():
+    called = kernel(
+        "CALL.REL.NOINC `($k$f)",
+        "CALL.REL.NOINC `($k$f)",
+        "EXIT",
+        "$k$f:",
+        "FMUL R0, R0, R3",
+        "@P0 BRA `($k$f)",
+        "RET.REL.NODEC R2 `(k)",
+    )
+    with pytest.raises(InputError, match=r"loop at 0x30 .* `trips` 0=N"):
+        executions(called, {})
+    assert dict(executions(called, {"0": 5}).counts)["FMUL"] == 10
+
+
+def test_code_that_calls_itself_is_refused():
+    calls = kernel(
+        "CALL.REL.NOINC `($k$f)", "EXIT", "$k$f:", "@P0 CALL.REL.NOINC `($k$f)", "RET.REL.NODEC R2 `(k)"
+    )
+    with pytest.raises(InputError, match="calls itself"):
+        executions(calls, {})
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("@P0 EXIT", "FADD R1, R1, R2", "STG.E [R4.64], R1", "EXIT"),
+        ("@P0 BRA `(.L_1)", "FADD R1, R1, R2", "STG.E [R4.64], R1", ".L_1:", "EXIT"),
+    ],
+)
+def test_a_way_past_all_work_is_not_taken_and_said(lines):
+    found = executions(kernel(*lines), {})
+    assert dict(found.counts)["FADD"] == 1
+    assert found.notes == ("threads that leave before the work are not counted (at 0x0)",)
+    assert dict(executions(kernel(*lines), {}, {"0x0": 0.25}).counts)["FADD"] == 0.75
+
+
+def test_a_loop_that_a_branch_skips_is_entered():
+    skipped = kernel(
+        "@P1 BRA `(.L_2)", ".L_1:", "FADD R1, R1, R2", "@P0 BRA `(.L_1)", ".L_2:", "FMUL R6, R6, R7", "EXIT"
+    )
+    assert dict(executions(skipped, {"0": 8}).counts) == {"BRA": 9, "FADD": 8, "FMUL": 1, "EXIT": 1}
+    assert dict(executions(skipped, {"0": 0}).counts) == {"BRA": 1, "FMUL": 1, "EXIT": 1}
+
+
+def test_a_loop_of_unknown_passes_beside_another_way_is_for_rare_operands_unless_it_is_named():
+    beside = kernel(
+        "@P1 BRA `(.L_2)",
+        ".L_1:",
+        "FADD R1, R1, R2",
+        "@P0 BRA `(.L_1)",
+        "BRA `(.L_3)",
+        ".L_2:",
+        "FMUL R6, R6, R7",
+        ".L_3:",
+        "EXIT",
+    )
+    found = executions(beside, {})
+    assert dict(found.counts) == {"BRA": 1, "FMUL": 1, "EXIT": 1}
+    assert "slow paths" in found.notes[0]
+    assert dict(executions(beside, {"0": 4}).counts) == {"BRA": 6, "FADD": 4, "EXIT": 1}
 
 
 def test_an_unknown_trip_count_names_the_loop_and_the_cure():
@@ -101,11 +217,11 @@ def test_a_loop_that_is_not_there_is_refused_with_those_that_are():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("CALL.REL.NOINC `(k)", "calls a routine at 0x10"),
-        ("CALL.ABS.NOINC R2 `(k)", "whether it calls itself"),
-        ("BRX R4 -0x60", "to where only its run decides"),
+        ("CALL.ABS.NOINC R2 `(k)", "calls at 0x10 what only its run decides"),
+        ("CALL.ABS.NOINC `(elsewhere)", "calls elsewhere, which is not in its file"),
+        ("BRX R4 -0x60", "jumps to at 0x10 what only its run decides"),
     ],
 )
-def test_calls_and_indirect_jumps_are_refused(line, words):
+def test_calls_of_what_nobody_sees_and_indirect_jumps_are_refused(line, words):
     with pytest.raises(InputError, match=words):
         executions(kernel("MOV R1, R2", line, "EXIT"), {})
