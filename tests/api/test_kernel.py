@@ -30,7 +30,9 @@ def table():
     opcode_energies = OpcodeEnergies({"FFMA": Known(14.0, 0.1), "IADD3": Known(8.0, 0.1)}, {})
     terms = replace(UNFITTED, kinds=(KindActivity("sparse", 0.3, 0.1),))
     machine = Machine(opcode_energies, terms, StaticPower(120.0, 40.0, 0.5, 0.1, 0.01), math.nan)
-    made.__dict__["_atlas"] = SimpleNamespace(gpu=made.gpu, machine=machine, cycles={"FFMA": 0.25})
+    made.__dict__["_atlas"] = SimpleNamespace(
+        gpu=made.gpu, machine=machine, cycles={"FFMA": 0.25}, calibration=None
+    )
     return made
 
 
