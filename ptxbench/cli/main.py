@@ -35,11 +35,11 @@ _GROUPS = {
         "doctor": "Find out what can be measured here, and how sensors behave.",
         "table": "Measure the energy of instructions, on one GPU or many.",
         "roofline": "Find what a flop, a byte and a second cost.",
-        "calibrate": "Measure the terms of an estimate on this GPU, in 5 minutes.",
     },
     "Kernels and programs": {
         "run": "Measure the energy of any program, by kernel.",
         "estimate": "Estimate the energy of a kernel from a measured table.",
+        "calibrate": "Measure the terms of an estimate on this GPU, in 5 minutes.",
         "occupancy": "Show how full a kernel makes an SM, by block size.",
     },
     "Tune": {

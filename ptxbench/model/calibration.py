@@ -58,6 +58,8 @@ _GAMMAS = np.linspace(0.0, 3.0, 61)
 _RELATIVE = 0.05
 _FACTOR_PRIOR = 10.0
 _ACTIVE_PRIOR_W = 30.0
+# Where each tensor opcode runs at one clock, whatever the SMs, nothing tells gamma from its energy.
+_GAMMA_PRIOR = 3.0
 # With fewer kernels than this below this share of the clock, nothing is learned of the clock term.
 _MIN_SLOWED, _SLOWED = 2, 0.97
 _AS_MEASURED = {RANDOM: Activity(1.0, 1.0, 1.0), ZEROS: Activity(0.0, 0.0, 0.0)}
@@ -185,7 +187,8 @@ def fit_calibration(
     gammas = _GAMMAS if is_slowed else np.array([before.gamma])
     solve = _solver(names, before)
     tried = [_system(kernels, columns, names, float(gamma)) for gamma in gammas]
-    losses = [solve(*system)[1] for system in tried]
+    priors = ((gammas - before.gamma) / _GAMMA_PRIOR) ** 2
+    losses = [solve(*system)[1] + prior for system, prior in zip(tried, map(float, priors), strict=True)]
     best = int(np.argmin(losses))
     matrix, right = tried[best]
     values = dict(zip(names, map(float, solve(matrix, right)[0]), strict=True))
@@ -382,10 +385,8 @@ def _applied(factors: Mapping[str, float], unit: Terms, before: Terms) -> tuple[
     ]
     others = [kind for kind in sorted(known) if kind not in measured]
     if others:
-        kept.append(
-            f"{', '.join(others)}: no kernel of it ran, so that it goes with the other tensor opcodes, times"
-            f" {common:.3g}"
-        )
+        so = f"goes with the others that did, times {common:.3g}" if ratios else "stays as it was"
+        kept.append(f"a multiply-add of {', '.join(others)}: no kernel of it ran, so that it {so}")
     kept.append(
         "how much data and indices toggle, by kind of data, and how far whole kernels are from an estimate:"
         " these are of kernels, not of a board"
