@@ -114,10 +114,13 @@ def _share(profile: Profile, arguments: argparse.Namespace) -> float:
         linearity=Linearity.NONE,
     )
     judged = []
+    spent_s = 0.0
     for run in range(arguments.runs):
         gpu = _RememberingGpu(profile, run, poll_interval_s=arguments.poll)
+        begin_ns = gpu.clock.now_ns()
         of_run = replace(options, instructions=tuple(known[run % step :: step]), seed=run)
         rows = list(_rows(gpu, of_run, profile))
+        spent_s += (gpu.clock.now_ns() - begin_ns) / 1e9
         level = float(np.median([row.dynamic_pj / pj for row, pj in rows])) if profile.voltage_steps else 1.0
         judged += [
             _Judged(run, row, row.dynamic_pj / pj / level - 1, row.dynamic_ci95_pj / pj) for row, pj in rows
@@ -129,6 +132,7 @@ def _share(profile: Profile, arguments: argparse.Namespace) -> float:
     for n in sorted({one.row.repeats for one in judged}):
         _print(f"{n} rounds", [one for one in judged if one.row.repeats == n])
     _print("all", judged)
+    print(f"{spent_s / len(judged):.2f} s of the simulated GPU a row")
     return float(np.mean([one.held for one in judged]))
 
 

@@ -47,6 +47,11 @@ from ptxbench.core.threads import ISSUED_PER_CYCLE, WARP
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
 _PICO = 1e12
+# Two rounds are enough where they tell a row to this fraction, with so many degrees of freedom, which only
+# the scatter of other kernels gives them: two rounds tell little of drift levels (docs/method.md, 5.5).
+_BY_TWO, _DEGREES_BY_TWO = 0.005, 2.0
+# Rounds from which on what more of them would give is foreseen.
+_FORESEEN_FROM = 3
 _BRANCHES = frozenset({"BRA", "BRX", "JMP", "CALL", "RET", "BSSY", "WARPSYNC"})
 
 
@@ -83,24 +88,31 @@ class DynamicResult:
         """Half-width of the 95% interval: rounds, overhead loop, static power and drift together."""
         return combined((self.energy_pj.uncertainty, self.overhead_pj, self.static_pj, self.drift_pj)).ci95
 
-    def lacks(self, is_met: Callable[[float, float], bool], *, more_follows: bool = False) -> frozenset[Role]:
+    def lacks(
+        self, is_met: Callable[[float, float], bool], most: int, *, more_follows: bool = False
+    ) -> frozenset[Role]:
         """Return which kernels (target, overhead loop) need more trials for the row to be done.
 
-        A row is done when its interval is known, the stopping criterion is met, and enough trials count.
-        Otherwise the kernel that contributes more to the interval needs trials, and so does each of which
-        too few trials count.
+        A row is done when its interval is known, enough trials count, and the stopping criterion is met, or
+        would not be by what rounds and overhead loop contribute after the most repeats. Otherwise the kernel
+        that contributes more to the interval needs trials, and so does each of which too few trials count.
 
         Args:
             is_met: The stopping criterion: of the energy, pJ, and the half-width of its 95% interval, pJ.
+            most: Repeats at most.
             more_follows: Consider only what rounds and overhead loop contribute. All rows share what static
                 power and drift contribute, and it shrinks as others are measured: more rounds of one row
                 would be in vain.
         """
-        ci95_pj = self.ci95_pj
-        if more_follows:
-            ci95_pj = combined((self.energy_pj.uncertainty, self.overhead_pj)).ci95
-        if self.energy_pj.n >= 2 and is_met(self.energy_pj.mean, ci95_pj):
+        own = self.energy_pj
+        shared = () if more_follows else (self.static_pj, self.drift_pj)
+        interval = combined((own.uncertainty, self.overhead_pj, *shared))
+        if _says_enough(own, interval) and is_met(own.mean, interval.ci95):
             return self.too_few
+        if _FORESEEN_FROM <= own.n < most:
+            repeated = (one.repeated(own.n, most) for one in (own.uncertainty, self.overhead_pj))
+            if not is_met(own.mean, combined(repeated).ci95):
+                return self.too_few
         by_overhead = self.overhead_ci95_pj > self.energy_pj.ci95
         return self.too_few | {Role.OVERHEAD if by_overhead else Role.TARGET}
 
@@ -114,6 +126,18 @@ class DynamicResult:
             static_pj=self.static_pj.times(threads),
             drift_pj=self.drift_pj.times(threads),
         )
+
+
+def _says_enough(rounds: Estimate, interval: Uncertainty) -> bool:
+    """Return whether a row may end after the rounds that it had.
+
+    Args:
+        rounds: Its energy by them.
+        interval: Of its energy.
+    """
+    if rounds.n != 2:
+        return rounds.n > 2
+    return rounds.uncertainty.degrees >= _DEGREES_BY_TWO and interval.ci95 <= _BY_TWO * abs(rounds.mean)
 
 
 def solve_dynamic(subject: Subject, trials: Trials, common: Common) -> DynamicResult:

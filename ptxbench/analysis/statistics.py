@@ -36,6 +36,10 @@ class Uncertainty:
         """Return the uncertainty of `factor` times the quantity."""
         return Uncertainty(self.standard_error * abs(factor), self.degrees)
 
+    def repeated(self, n: int, most: int) -> Uncertainty:
+        """Return the uncertainty of the mean of `most` values, where that of `n` values is this one."""
+        return Uncertainty(self.standard_error * math.sqrt(n / most), self.degrees + most - n)
+
 
 UNKNOWN = Uncertainty(math.nan)
 

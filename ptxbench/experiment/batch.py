@@ -2,17 +2,18 @@
 
 Rounds run their kernels from the hottest to the coldest and in random order by turns (`order`), after the
 first kernel has warmed the chip unrecorded. Two kernels of the first batch of each optimization level run in
-the rounds of all later batches too, so that batches can be compared.
+every other round of all later batches too, so that batches can be compared.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from ptxbench.analysis.dynamic_energy import solve_dynamic
-from ptxbench.analysis.loop_energy import LoopEnergy, loop_energy
+from ptxbench.analysis.loop_energy import Common, LoopEnergy, loop_energy
 from ptxbench.analysis.subject import nan_mean
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import LaunchError
@@ -30,6 +31,8 @@ from ptxbench.storage.schema import Role, TrialRecord
 _ATTEMPT = 1000
 # A kernel whose duration is further than this from its target gets another loop count.
 _WINDOW_TOLERANCE = 0.1
+# So many sleeping kernels tell static power: before that, rows wait for one more.
+_SLEEPING = 2
 # Where the kernels that all batches run stand among the first batch's, from the hottest to the coldest.
 _REFERENCES = (0.25, 0.75)
 
@@ -98,6 +101,7 @@ class Batch:
         self._window_s = arguments.dynamic_window_s or arguments.window_s
         self._kernels: list[_BatchKernel] = []
         self._retry: set[str] = set()
+        self._shared: Common | None = None
         self.complete = True
 
     def run(self) -> list[LaunchConfiguration]:
@@ -119,14 +123,10 @@ class Batch:
             if not self._goes_on:
                 break
             # The sleeping kernel is one more.
-            if not self._on_round(done, 1 + sum(entry.is_open for entry in self._kernels)):
+            if not self._on_round(done, 1 + len(self._opened(done))):
                 self.complete = False
                 return []
-            self._round(done)
-            if done == 0:
-                self._look_at_first_round()
-            if done + 1 >= least:
-                self._close_what_is_done()
+            self._round(done, decides=done + 1 >= least)
         if self._configurations:
             self._state.keep_scatter(self._opt_level, self._loops())
             self._state.references.setdefault(self._opt_level, self._references())
@@ -230,10 +230,19 @@ class Batch:
     def _calibrated(self, kernel: Kernel, first: int) -> Kernel:
         return self._state.bench.calibrated(kernel, self._window_s, first)
 
-    def _round(self, done: int) -> None:
-        """Run every open kernel once, from hot to cold or, every other round, in random order; then sleep."""
+    def _opened(self, done: int) -> list[_BatchKernel]:
+        """Return the kernels of a round; references run every other round."""
+        return [entry for entry in self._kernels if entry.is_open and not (entry.is_reference and done % 2)]
+
+    def _round(self, done: int, *, decides: bool) -> None:
+        """Run every open kernel once, from hot to cold or, every other round, in random order; then sleep.
+
+        Args:
+            done: Rounds before it.
+            decides: Whether rows may end with it: that is worked out while the sleeping kernel runs.
+        """
         warm_for = f"batch/{self._number}/{done}"
-        opened = [entry for entry in self._kernels if entry.is_open]
+        opened = self._opened(done)
         if done % 2:
             seed = self._state.bench.folder.manifest.part.order_seed
             opened = runs_by_chance(opened, random.Random(f"{seed}/{warm_for}"))  # noqa: S311
@@ -242,7 +251,19 @@ class Batch:
             entry.records.append(record)
             if record.status is Status.LAUNCH_FAILED:
                 self._give_up(entry, record.reason)
-        self._state.trial(self._sleep, self._number * _ATTEMPT + done, warm_for)
+        if done == 0:
+            self._look_at_first_round()
+        asleep = self._sleep, self._number * _ATTEMPT + done, warm_for
+        if decides and len(self._state.trials.get(self._sleep.subject, ())) >= _SLEEPING:
+            with ThreadPoolExecutor(1, thread_name_prefix="ptxbench-decide") as other:
+                lacking = other.submit(self._lacking)
+                record = self._state.run(*asleep)
+                self._close_what_is_done(lacking.result())
+            self._state.keep(record)
+            return
+        self._state.keep(self._state.run(*asleep))
+        if decides:
+            self._close_what_is_done(self._lacking())
 
     def _give_up(self, entry: _BatchKernel, reason: str) -> None:
         """Leave out a kernel that cannot be launched, and the subjects that cannot do without it."""
@@ -275,31 +296,35 @@ class Batch:
             entry.subjects.discard(subject)
             entry.is_open = entry.is_open and bool(entry.subjects)
 
-    def _close_what_is_done(self) -> None:
-        """Keep only those kernels running that some row still needs by the stopping criterion."""
+    def _lacking(self) -> dict[str, frozenset[Role]]:
+        """Return which kernels need more trials, by the name of each subject that is not done."""
         open_subjects = {
             entry.kernel.subject for entry in self._kernels if entry.role is Role.TARGET and entry.subjects
         }
-        for entry in self._kernels:
-            entry.is_open = False
-        common = self._state.common(self._opt_level, self._loops())
-        for one in self._configurations:
-            name = one.subject.name
-            if name not in open_subjects:
-                continue
-            result = solve_dynamic(one.subject, self._state.trials, common)
-            lacking = result.lacks(self._criterion.is_met, more_follows=self._more_follow)
-            if not lacking:
+        self._shared = self._state.shared()
+        common = self._state.common(self._opt_level, self._shared, self._loops())
+        _, most = self._criterion.bounds()
+        return {
+            one.subject.name: solve_dynamic(one.subject, self._state.trials, common).lacks(
+                self._criterion.is_met, most, more_follows=self._more_follow
+            )
+            for one in self._configurations
+            if one.subject.name in open_subjects
+        }
+
+    def _close_what_is_done(self, lacking: Mapping[str, frozenset[Role]]) -> None:
+        """Keep only those kernels running that some row still needs by the stopping criterion."""
+        for name, roles in lacking.items():
+            if not roles:
                 self._close(name)
-                continue
-            for entry in self._kernels:
-                entry.is_open = entry.is_open or (name in entry.subjects and entry.role in lacking)
+        for entry in self._kernels:
+            entry.is_open = any(entry.role in lacking.get(name, ()) for name in entry.subjects)
         for entry in self._kernels:
             entry.is_open = entry.is_open or (entry.is_reference and self._goes_on)
 
     def _loops(self) -> list[LoopEnergy]:
-        """Return the energies of the batch's loops so far."""
-        shared = self._state.shared()
+        """Return the energies of the batch's loops so far, by what the rows shared at the last decision."""
+        shared = self._shared or self._state.shared()
         return [
             loop_energy([r for r in entry.records if r.repeat >= 0], shared)
             for entry in self._kernels

@@ -12,8 +12,8 @@ from ptxbench.experiment.kernel import Kernel
 from ptxbench.experiment.trial import Bench
 from ptxbench.storage.schema import TrialRecord
 
-# While a run goes on, its drift is fitted to so many of the last trials: about those of the present batch.
-_RECENT = 300
+# While a run goes on, its drift is fitted to so many of the last trials: those of the present batch and more.
+_RECENT = 200
 
 
 class DynamicState:
@@ -45,21 +45,30 @@ class DynamicState:
         self._scatter: dict[OptLevel, list[Scatter]] = {opt_level: [] for opt_level in OptLevel}
 
     def trial(self, kernel: Kernel, repeat: int, warm_for: str) -> TrialRecord:
-        """Run one trial, or take the one that the run holds (`Bench.trial`)."""
-        record = self.bench.trial(kernel, repeat, warm_for)
-        self.trials.setdefault(kernel.subject, []).append(record)
-        if repeat >= 0:
-            self._order.append(record)
+        """Run one trial, or take the one that the run holds (`Bench.trial`), and count it."""
+        record = self.run(kernel, repeat, warm_for)
+        self.keep(record)
         return record
 
-    def common(self, opt_level: OptLevel, current: Sequence[LoopEnergy] = ()) -> Common:
-        """Return what the rows of an optimization level share, by all trials so far.
+    def run(self, kernel: Kernel, repeat: int, warm_for: str) -> TrialRecord:
+        """Return one trial that does not count yet, while what follows from the others is worked out."""
+        return self.bench.trial(kernel, repeat, warm_for)
+
+    def keep(self, record: TrialRecord) -> None:
+        """Count a trial."""
+        self.trials.setdefault(record.subject, []).append(record)
+        if record.repeat >= 0:
+            self._order.append(record)
+
+    def common(self, opt_level: OptLevel, shared: Common, current: Sequence[LoopEnergy]) -> Common:
+        """Return what the rows of an optimization level share.
 
         Args:
             opt_level: Optimization level.
+            shared: What all rows share.
             current: Loops of the present batch, which are not kept yet.
         """
-        return replace(self.shared(), scatter=scatter_of(current, self._scatter[opt_level]))
+        return replace(shared, scatter=scatter_of(current, self._scatter[opt_level]))
 
     def shared(self) -> Common:
         """Return what all rows share, except the scatter of the loops of an optimization level."""

@@ -15,7 +15,7 @@ class RowOptions:
     """How long a row is measured; None is not set.
 
     Attributes:
-        min_repeats: Repeat each row at least so often (default: 3).
+        min_repeats: Repeat each row at least so often (default: 2).
         max_repeats: Repeat each row at most so often (default: 6).
         stop_on: End a row at its precision (default), or always after --max-repeats.
     """

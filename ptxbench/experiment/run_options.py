@@ -24,7 +24,7 @@ from ptxbench.storage.manifest import RunArguments
 # What most rows reach with the least repeats (docs/method.md, 5.5): a row that may end as soon as its
 # interval is narrow ends sooner where it is too narrow by chance.
 PRECISION = 0.02
-MIN_REPEATS = 3
+MIN_REPEATS = 2
 MAX_REPEATS = 6
 
 

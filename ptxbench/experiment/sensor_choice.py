@@ -60,7 +60,8 @@ def short_window_s(sensor: SensorDescription) -> float:
     """Return a kernel duration for rounds: time to settle, and a few readings.
 
     Rounds scatter by what changes between them more than by the sensor's noise within them, so that
-    another round tells more than a longer window.
+    another round tells more than a longer window. The GPU's regulation is waited for as far as half of the
+    kernel is left (`settled_after_s`).
     """
-    settled_s = max(sensor.settle_s, sensor.regulation_s)
-    return settled_s + _ROUND_READINGS * max(sensor.refresh_s, 0.001)
+    readings_s = _ROUND_READINGS * max(sensor.refresh_s, 0.001)
+    return max(sensor.settle_s, min(sensor.regulation_s, readings_s)) + readings_s

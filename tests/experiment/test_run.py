@@ -157,9 +157,9 @@ def test_two_kernels_of_each_level_run_in_all_later_batches(tmp_path, monkeypatc
     counts = Counter(r.subject for r in targets)
     often = {unit for unit, n in counts.items() if n > 2}
     assert Counter(unit.split("/")[1] for unit in often) == {"O0": 2, "O3": 2}
-    # Three batches a level: the first one's two rounds, and those of every batch behind it.
-    assert {counts[unit] for unit in often if "/O0/" in unit} == {2 + 5 * 2}
-    assert {counts[unit] for unit in often if "/O3/" in unit} == {2 + 4 * 2}
+    # Three batches a level: the first one's two rounds, and every other one of every batch behind it.
+    assert {counts[unit] for unit in often if "/O0/" in unit} == {2 + 5}
+    assert {counts[unit] for unit in often if "/O3/" in unit} == {2 + 4}
     assert sorted(r.trial_id for r in targets) == sorted({r.trial_id for r in targets})
 
 
@@ -180,7 +180,8 @@ def test_repeats_end_when_the_row_is_precise_enough(tmp_path):
         (row,) = measured(WatchedGpu(), tmp_path / f"{precision}", what)
         return row.repeats
 
-    assert repeats(1.0, 4) == 2
+    # Of one kernel nothing tells how much it scatters but its own rounds: two are too few.
+    assert repeats(1.0, 4) == 3
     # Of target and overhead loop the less precise one is repeated.
     assert repeats(1e-5, 4) > 2
 
@@ -195,7 +196,7 @@ def test_what_all_rows_share_holds_the_last_batch_of_a_level_only(tmp_path, monk
     measured(gpu, tmp_path / "run", what)
     ids = [launch.trial_id for launch in gpu.launched]
     rounds = Counter(trial_id.split("/")[1] for trial_id in ids if trial_id.endswith("/warm-up"))
-    assert rounds == {"0": 2, "1": 2, "2": 4}
+    assert rounds == {"0": 3, "1": 3, "2": 4}
 
 
 @pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
@@ -211,7 +212,7 @@ def test_repeats_go_on_until_clearly_more_trials_count_than_are_set_aside(tmp_pa
     repeats = Counter(trial.split("/")[-2] for trial in gpu.trials if "/-" not in trial)
     assert repeats[role] == 6
     # The other kernel is precise enough as it is.
-    assert repeats[Role.OVERHEAD if role is Role.TARGET else Role.TARGET] == 2
+    assert repeats[Role.OVERHEAD if role is Role.TARGET else Role.TARGET] <= 3
 
 
 def test_progress_names_every_unit_and_ends_at_the_total(tmp_path):
@@ -385,9 +386,9 @@ def test_what_a_resumed_run_holds_of_later_units_does_not_change_when_a_unit_sto
             static[0],
             trial_id="zzz/O3/dynamic/random/static/0",
             order=len(held),
-            steady_power_w=3 * zero_w - sum(r.steady_power_w for r in static),
+            steady_power_w=(len(static) + 1) * zero_w - sum(r.steady_power_w for r in static),
         )
-        assert len(static) == 2
+        assert len(static) == 3
         folder.append(odd, folder.trace(static[0].trial_id))
     again = WatchedGpu()
     _, records = gone_on(again, path)

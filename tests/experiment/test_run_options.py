@@ -71,7 +71,7 @@ def test_what_is_said_twice_counts_once_in_the_order_of_saying():
     [
         ({"min_repeats": 10}, 10, 10),
         ({"max_repeats": 2}, 2, 2),
-        ({"max_repeats": 50}, 3, 50),
+        ({"max_repeats": 50}, 2, 50),
         ({"min_repeats": 4, "max_repeats": 4}, 4, 4),
     ],
 )
