@@ -155,13 +155,15 @@ def _period_means_w(settled: Series, period_s: float) -> Float64s:
     energy_j = np.concatenate(([0.0], np.cumsum(steps_j)))
     periods = int(-before_last_s[0] / period_s)
     edges_s = -period_s * np.arange(periods, -1, -1)
-    return np.diff(np.interp(edges_s, before_last_s, energy_j)) / period_s
+    means_w: Float64s = np.diff(np.interp(edges_s, before_last_s, energy_j)) / period_s
+    return means_w
 
 
 def _read_s(series: Series) -> Float64s:
     """Return when each reading was made, s from the last one on, shape (n,)."""
     time_ns = np.where(series.stamp_ns >= 0, series.stamp_ns, series.time_ns)
-    return (time_ns - time_ns[-1]) / _NS_PER_S
+    before_last_s: Float64s = (time_ns - time_ns[-1]) / _NS_PER_S
+    return before_last_s
 
 
 def settled_after_s(window: KernelWindow, sensor: SensorDescription) -> float:

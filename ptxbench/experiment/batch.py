@@ -185,7 +185,7 @@ class Batch:
         return kernels
 
     def _overhead(self, one: LaunchConfiguration, role: Role, grid: int, block: int) -> _BatchKernel:
-        """Return an overhead loop, closed where other batches have measured it already."""
+        """Return an overhead loop, closed where other batches have measured it often enough."""
         name = one.subject.overhead_name(role, grid, block)
         if name in self._state.failures:
             raise LaunchError(self._state.failures[name])
@@ -200,7 +200,9 @@ class Batch:
         held, power_w = self._held(name)
         overhead = self._batch_kernel(one, self._state.overheads[name], held)
         if held:
-            overhead.is_open, overhead.heat = False, power_w
+            # Of a batch whose subjects all throttled it has one round.
+            least, _ = self._criterion.bounds()
+            overhead.is_open, overhead.heat = held < least, power_w
         return overhead
 
     def _reference(self, kernel: Kernel) -> _BatchKernel:

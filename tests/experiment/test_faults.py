@@ -232,6 +232,22 @@ def test_a_gpu_that_is_lost_at_once_leaves_rows_that_say_why(tmp_path):
     assert "--resume" in row.reason
 
 
+def test_an_overhead_loop_of_a_batch_that_throttled_is_measured_for_the_next_one(tmp_path, monkeypatch):
+    for module in ("plan", "protocols.dynamic"):
+        monkeypatch.setattr(f"ptxbench.experiment.{module}.BATCH_SIZE", 1)
+    monkeypatch.setattr("ptxbench.experiment.protocols.dynamic._RETRIED", 1)
+
+    def says(trial):
+        # One still throttles on 99 SMs, where the other does not: both have the same overhead loop.
+        throttles = trial.endswith("target/0") or (trial.startswith("and.b32/") and "/1000" in trial)
+        return 0x20 if throttles else 0
+
+    gpu = ThrottlingGpu(says, only("h200"))
+    rows = measured(gpu, tmp_path / "run", asked("and.b32", "or.b32", min_repeats=3, max_repeats=3))
+    assert [(row.status, row.repeats) for row in rows] == [(Status.OK, 3)] * 2
+    assert "on 99 of 132 SMs" in rows[1].reason
+
+
 def test_a_power_cap_is_said_also_where_fewer_sms_stay_under_it(tmp_path):
     capped = replace(only("h200"), board=replace(H200.board, power_cap_w=450.0))
     (row,) = measured(WatchedGpu(capped), tmp_path / "run", asked("fma.rn.f32"))
