@@ -29,6 +29,8 @@ class EstimateOptions:
         trips: Passes of a loop, named by its number or address (may be repeated).
         probability: How often, from 0 to 1, a branch is taken or a guarded instruction takes place, by its
             address; "all" names those that nothing else decides (may be repeated).
+        dram_bytes: Bytes that DRAM reads and writes in the launch, where its code does not tell.
+        l2_bytes: Bytes that the SMs read from and write to L2 in the launch, where its code does not tell.
         ncu: CSV of `ncu --csv --page raw` with the executed counts.
         time_s: Time of one launch in seconds.
         steady: Take --time-s as the time in a steady state, with the power cap in effect if there is one.
@@ -55,6 +57,8 @@ class EstimateOptions:
     block: Annotated[int | Sequence[int] | None, Opt(1, 1024)] = None
     trips: Annotated[Mapping[int | str, float] | None, Opt(metavar="LOOP=N")] = None
     probability: Annotated[Mapping[str, float] | None, Opt(metavar="ADDRESS=P")] = None
+    dram_bytes: Annotated[float | None, Opt(0, 1e18)] = None
+    l2_bytes: Annotated[float | None, Opt(0, 1e18)] = None
     opt_level: OneOptLevel = "O3"
     ncu: Path | str | None = None
     time_s: Annotated[float | None, Opt(1e-9, 1e6)] = None

@@ -35,6 +35,9 @@ _ROUNDED_MHZ = 1.0
 # A clock that is held meets the limit to less than this.
 _MOST_OVER_LIMIT = 1.01
 
+# What is only said of code that nobody counted.
+_OF_CODE = ("trips", "probability", "dram_bytes", "l2_bytes")
+
 _BOUND = (
     "the time is modelled by the busiest pipe, as a lower bound: a kernel that waits for memory takes longer"
 )
@@ -74,10 +77,9 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
     known = table._atlas
     full_mhz, clock_mhz = known.gpu.max_sm_clock_mhz, options.clock_mhz
     if options.ncu is None:
-        shape = _shape(kernel, options.grid, options.block)
+        _require_shape(kernel, options.grid, options.block)
         assert kernel is not None  # noqa: S101
-        level = OptLevel(options.opt_level)
-        code = _counted_in_code(kernel, shape, level, options, known)
+        code = _counted_in_code(kernel, options, known)
         work, modelled, notes = code.work, code.modelled, code.notes
     else:
         code = None
@@ -112,9 +114,9 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
     _require_limit_met(found, options.limit_w)
     if not work.bytes_moved or modelled:
         found = widened(found, work, terms, modelled_time=modelled)
-    if code is not None and code.least is not None and code.most is not None:
-        least, most = (estimate(one, machine, conditions) for one in (code.least, code.most))
-        found = reaching(found, least.energy_j, most.energy_j)
+    if code is not None:
+        sides = (estimate(one, machine, conditions).energy_j for one in (code.least, code.most))
+        found = replace(reaching(found, *sides), missing=code.missing)
     if options.explain and known.calibration is None:
         answers = null_answers(
             known.nulls,
@@ -126,7 +128,9 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
             lambda fitted: _activity(fitted, options),
         )
         found = replace(found, answers=answers)
-    return replace(found, notes=(*_calibration_notes(known, options.explain), *notes, *found.notes))
+    return replace(
+        _without_best(found), notes=(*_calibration_notes(known, options.explain), *notes, *found.notes)
+    )
 
 
 def _calibration_notes(known: Atlas, explain: bool) -> tuple[str, ...]:
@@ -141,14 +145,20 @@ def _calibration_notes(known: Atlas, explain: bool) -> tuple[str, ...]:
     return (own, without) if explain else (own,)
 
 
+def _without_best(found: KernelEstimate) -> KernelEstimate:
+    """Return an estimate whose bytes are not known without a best value."""
+    return replace(found, energy_j=math.nan, power_w=math.nan) if found.missing else found
+
+
 def _check_together(options: EstimateOptions) -> None:
     """Refuse trip counts out of range, and options that exclude each other."""
     for loop, count in (options.trips or {}).items():
         within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
     for place, share in (options.probability or {}).items():
         within(f"probability at {place}", share, 0, 1)
-    if options.ncu is not None and (options.trips or options.probability):
-        raise ArgumentError("ncu", "has executed counts: neither `trips` nor `probability` goes with it")
+    told = [name for name in _OF_CODE if (value := getattr(options, name)) or value == 0]
+    if options.ncu is not None and told:
+        raise ArgumentError("ncu", f"has executed counts: {told[0]!r} does not go with it")
     if options.clock_mhz is not None and options.set_clock_mhz is not None:
         raise ArgumentError(
             "clock_mhz", "is the clock that `time_s` is at, `set_clock_mhz` the one to predict at; not both"
@@ -195,15 +205,16 @@ def _clock_ratio(clock_mhz: float, highest_mhz: float, name: str = "clock_mhz") 
     return min(given_mhz / highest_mhz, 1.0)
 
 
-def _shape(
+def _require_shape(
     kernel: str | Path | bytes | None, grid: int | Sequence[int] | None, block: int | Sequence[int] | None
-) -> tuple[int, int]:
-    """Return blocks and threads a block."""
+) -> None:
+    """Refuse a launch without a kernel or a shape, and one that CUDA has not."""
     if kernel is None:
         raise InputError("give a kernel: a PTX or cubin file, or a part of its name with ncu")
     if grid is None or block is None:
         raise InputError("give the launch's shape with grid (blocks) and block (threads), or counts with ncu")
-    return _product("grid", grid, _MAX_BLOCKS), _product("block", block, _MAX_THREADS)
+    _product("grid", grid, _MAX_BLOCKS)
+    _product("block", block, _MAX_THREADS)
 
 
 def _product(name: str, sizes: int | Sequence[int], most: int) -> int:
@@ -212,15 +223,12 @@ def _product(name: str, sizes: int | Sequence[int], most: int) -> int:
     return whole_within(name, whole, 1, most)
 
 
-def _counted_in_code(
-    kernel: str | Path | bytes,
-    shape: tuple[int, int],
-    level: OptLevel,
-    options: EstimateOptions,
-    known: Atlas,
-) -> CodeWork:
-    from ptxbench.model.inputs import Shape, kernel_in, read_kernel, static_work
+def _counted_in_code(kernel: str | Path | bytes, options: EstimateOptions, known: Atlas) -> CodeWork:
+    from ptxbench.model.addresses import Launch
+    from ptxbench.model.inputs import kernel_in, read_kernel, static_work
+    from ptxbench.model.traffic import GivenBytes
 
+    level = OptLevel(options.opt_level)
     if isinstance(kernel, str) and ".entry" in kernel:
         kernel = kernel.encode()
     if isinstance(kernel, bytes):
@@ -231,8 +239,12 @@ def _counted_in_code(
         {str(place): float(number) for place, number in (given or {}).items()}
         for given in (options.trips, options.probability)
     )
-    time_s = math.nan if options.time_s is None else options.time_s
-    return static_work(sass, Shape(*shape), trips, time_s, known, probabilities)
+    launch = Launch.of(options.grid or 1, options.block or 1, known.gpu.target)
+    time_s, *moved = (
+        math.nan if given is None else given
+        for given in (options.time_s, options.dram_bytes, options.l2_bytes)
+    )
+    return static_work(sass, launch, trips, time_s, known, probabilities, GivenBytes(*moved))
 
 
 def _profiled(

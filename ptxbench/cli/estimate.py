@@ -46,8 +46,9 @@ def command(options: _Options) -> None:
     """Estimate the energy of KERNEL: a PTX or cubin file or, with --ncu, a kernel's name or part of it.
 
     From a file, the executed instructions are counted along its control-flow graph. Trip counts are those in
-    the code, or those of --trips (`--trips 0=128`). The traffic beyond L1 is then unknown. A CSV of ncu has
-    the executed counts. Without --time-s (or gpu__time_duration in the CSV) the time is modelled.
+    the code, or those of --trips (`--trips 0=128`). Bytes are those of addresses that are affine in thread,
+    block and pass, else those of --dram-bytes and --l2-bytes. A CSV of ncu has the executed counts. Without
+    --time-s (or gpu__time_duration in the CSV) the time is modelled.
     """
     from ptxbench.api.default_table import default_table
     from ptxbench.api.kernel import estimate_of
@@ -90,24 +91,22 @@ def _print_beside(result: KernelEstimate, other: KernelEstimate, gpu: GpuInfo) -
     """Print where the joules of two kernels go, the parts that differ most first."""
     click.echo(f"A: {result.kernel}, B: {other.kernel}, on {gpu.title}")
     for name, one in (("A", result), ("B", other)):
-        click.echo(
-            f"{name}: {one.energy_j:.4g} J (95%: {one.low_j:.4g} to {one.high_j:.4g}), {one.power_w:.4g} W,"
-            f" {one.time_s:.4g} s; {100 * one.coverage.own_row:.1f}% of its instructions have own rows"
-        )
+        own = f"{100 * one.coverage.own_row:.1f}% of its instructions have own rows"
+        click.echo(f"{name}: {_energy_of(one)}; {own}")
     parts = [{part.name: part.energy_j for part in one.parts} for one in (result, other)]
     joules = {name: tuple(of.get(name, 0.0) for of in parts) for name in {**parts[0], **parts[1]}}
     rows = [
-        (name, f"{a:.4g}", f"{b:.4g}", f"{b - a:+.4g}", f"{100 * (b - a) / result.energy_j:+.1f}")
+        (name, f"{a:.4g}", f"{b:.4g}", f"{b - a:+.4g}", f"{100 * (b - a) / result.known_j:+.1f}")
         for name, (a, b) in sorted(joules.items(), key=lambda one: -abs(one[1][1] - one[1][0]))
     ]
-    total = other.energy_j - result.energy_j
+    total = other.known_j - result.known_j
     rows.append(
         (
             "all",
-            f"{result.energy_j:.4g}",
-            f"{other.energy_j:.4g}",
+            f"{result.known_j:.4g}",
+            f"{other.known_j:.4g}",
             f"{total:+.4g}",
-            f"{100 * total / result.energy_j:+.1f}",
+            f"{100 * total / result.known_j:+.1f}",
         )
     )
     headings = ("where", "A, J", "B, J", "B - A, J", "% of A")
@@ -120,10 +119,9 @@ def _print_beside(result: KernelEstimate, other: KernelEstimate, gpu: GpuInfo) -
 def _print(result: KernelEstimate, gpu: GpuInfo, explain: bool, counts: str) -> None:
     click.echo(f"{result.kernel} on {gpu.title}")
     _print_coverage(result.coverage, counts)
-    click.echo(
-        f"{result.energy_j:.4g} J (95%: {result.low_j:.4g} to {result.high_j:.4g}), {result.power_w:.4g} W,"
-        f" {result.time_s:.4g} s{', at the power limit' if result.capped else ''}"
-    )
+    click.echo(_energy_of(result))
+    for phrase in result.missing:
+        click.echo(f"not known: {phrase}")
     if result.clock_ratio < 1:
         click.echo(f"at {result.clock_ratio * gpu.max_sm_clock_mhz:.0f} MHz SM clock")
     _print_parts(result, explain)
@@ -135,6 +133,17 @@ def _print(result: KernelEstimate, gpu: GpuInfo, explain: bool, counts: str) -> 
     _print_answers(result)
     for note in result.notes:
         click.echo(f"note: {note}")
+
+
+def _energy_of(result: KernelEstimate) -> str:
+    """Return energy, power and time in a line; without a best value the range alone."""
+    if result.missing:
+        reach = f"{result.low_j:.4g} to {result.high_j:.4g} J (95%)"
+        return f"{reach}, at least {result.time_s:.4g} s: no best value"
+    return (
+        f"{result.energy_j:.4g} J (95%: {result.low_j:.4g} to {result.high_j:.4g}), {result.power_w:.4g} W,"
+        f" {result.time_s:.4g} s{', at the power limit' if result.capped else ''}"
+    )
 
 
 def _print_coverage(coverage: Coverage, counts: str) -> None:
@@ -164,7 +173,7 @@ def _print_coverage(coverage: Coverage, counts: str) -> None:
 def _print_parts(result: KernelEstimate, with_errors: bool) -> None:
     rows = []
     for part in result.parts:
-        row = [part.name, f"{part.energy_j:.4g}", f"{100 * part.energy_j / result.energy_j:.1f}"]
+        row = [part.name, f"{part.energy_j:.4g}", f"{100 * part.energy_j / result.known_j:.1f}"]
         error = "" if math.isnan(part.error_j) else f"{part.error_j:.2g}"
         rows.append([*row, error] if with_errors else row)
     headings = ("where", "J", "%", "± J") if with_errors else ("where", "J", "%")
@@ -180,7 +189,7 @@ def _print_answers(result: KernelEstimate) -> None:
         (
             answer.name,
             f"{answer.energy_j:.4g}",
-            f"{100 * (answer.energy_j / result.energy_j - 1):+.1f}",
+            f"{100 * (answer.energy_j / result.known_j - 1):+.1f}",
             *(f"{one.mean_absolute_pct:.1f}" for one in answer.errors),
         )
         for answer in result.answers

@@ -84,6 +84,22 @@ class Flow:
         """All instructions, block by block."""
         return (one for block in self.blocks.values() for one in block.instructions)
 
+    @cached_property
+    def in_order(self) -> tuple[Block, ...]:
+        """The blocks so that each comes behind those it follows, but for the ways back of loops."""
+        done: list[int] = []
+        seen: set[int] = set()
+        todo = [(min(self.blocks), False)]
+        while todo:
+            begin, finished = todo.pop()
+            if finished:
+                done.append(begin)
+            elif begin not in seen:
+                seen.add(begin)
+                todo.append((begin, True))
+                todo += [(way, False) for way in self.blocks[begin].successors]
+        return tuple(self.blocks[begin] for begin in reversed(done))
+
     def place(self, address: int) -> str:
         """Return the name of an address, such as "0x1a0"."""
         return f"{self.prefix}{address:#x}"

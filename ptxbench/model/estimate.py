@@ -106,6 +106,8 @@ class KernelEstimate:
         notes: What the estimate leaves out or assumes, a sentence each.
         answers: What the table's model and models that know less say, where they were requested.
         coverage: How well the table knows what it executes.
+        missing: What is not known of its bytes and matters, a phrase each. Then there is no best value and no
+            power, but the interval; the parts and the time are those without these bytes.
     """
 
     kernel: str
@@ -122,6 +124,12 @@ class KernelEstimate:
     notes: tuple[str, ...]
     answers: tuple[NullAnswer, ...] = ()
     coverage: Coverage = Coverage(math.nan, math.nan, ())
+    missing: tuple[str, ...] = ()
+
+    @property
+    def known_j(self) -> float:
+        """The sum of the parts: the best value, or a lower bound where something is missing."""
+        return sum(part.energy_j for part in self.parts)
 
     def __repr__(self) -> str:
         interval = f"{self.low_j:.3g} to {self.high_j:.3g}"
@@ -354,7 +362,7 @@ def _dynamic_energy(work: KernelWork, machine: Machine, activity: Activity) -> _
             fills.append(Fill(opcode, lanes / work.executions, energy.rule, energy.source))
     for level, count in work.bytes_moved:
         byte = _byte_energy(level, machine, activity)
-        if byte is not None:
+        if byte is not None and count:
             parts[level].energy_j += count * byte.energy_pj * _PICO
             parts[level].variance_j2 += (count * byte.error_pj * _PICO) ** 2
             parts[level].fitted_error_j += _fitted_error(level, machine) * count * byte.energy_pj * _PICO
@@ -463,7 +471,7 @@ def _clock_notes(law: ClockLaw, ratio: float) -> tuple[str, ...]:
 def _includes(work: KernelWork, terms: Terms) -> list[str]:
     """Return what the energies are that were added up, where a table of instructions has others."""
     found = []
-    moved = terms.bytes_text([level for level, _ in work.bytes_moved])
+    moved = terms.bytes_text([level for level, count in work.bytes_moved if count])
     if moved:
         found.append(f"{moved}; a load of the table has all of these")
     kinds = {tensor_kind(op) for op, _ in work.opcodes if multiply_adds(op) is not None}
@@ -503,7 +511,7 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
         )
     notes += _includes(work, terms)
     if not work.bytes_moved:
-        notes.append("bytes beyond L1 were not counted and are not in the estimate; count them with `ncu`")
+        notes.append("bytes beyond L1 are not in the estimate; count them with `ncu`")
     guessed = [one.access for one in terms.accesses_pj if one.access not in dict(work.accesses)]
     if work.bytes_moved and guessed:
         notes.append(

@@ -11,9 +11,10 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ptxbench.core.errors import InputError
+from ptxbench.model.addresses import Launch, MemoryAccess, find_accesses
 from ptxbench.model.control_flow import Block, Flow, NaturalLoop, called, find_flows, leaves_apart
 from ptxbench.sass.program import SassInstruction, SassKernel
 
@@ -30,6 +31,10 @@ _EVERY = "all"
 _SHOWN = 4
 
 
+# By place: the opcode, executions in which the thread takes part, and those in which a guard turns it off.
+Placed = dict[str, tuple[str, float, float]]
+
+
 @dataclass(frozen=True)
 class Executed:
     """What one thread executes.
@@ -40,6 +45,9 @@ class Executed:
         least: Executions along the cheaper side of each branch that nothing decides.
         most: Executions where both of its sides are executed.
         notes: What was taken for granted, a sentence each.
+        placed: Executions by the place of each instruction, in which the thread takes part and in which not.
+        passes: Passes of its loops by number.
+        accesses: Its own loads and stores by the address of their instruction, where the launch is known.
     """
 
     counts: Counts
@@ -47,6 +55,9 @@ class Executed:
     least: Counts
     most: Counts
     notes: tuple[str, ...]
+    placed: Placed
+    passes: Mapping[int, float]
+    accesses: Mapping[int, MemoryAccess]
 
 
 @dataclass(frozen=True)
@@ -64,25 +75,12 @@ class _Ways:
     early: tuple[int, ...]
 
 
-@dataclass
-class _Tally:
-    """Executions by opcode."""
-
-    counts: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    idle: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    def add(self, other: _Tally, times: float) -> None:
-        """Add what a routine executes in so many calls."""
-        for own, its in ((self.counts, other.counts), (self.idle, other.idle)):
-            for opcode, n in its.items():
-                own[opcode] += times * n
-
-
 def executions(
     kernel: SassKernel,
     trips: Mapping[str, float],
     probabilities: Mapping[str, float] | None = None,
     functions: Mapping[str, SassKernel] | None = None,
+    launch: Launch | None = None,
 ) -> Executed:
     """Return how often one thread executes each opcode.
 
@@ -92,6 +90,7 @@ def executions(
         probabilities: How often, from 0 to 1, a branch is taken or a guarded instruction takes place, by its
             address ("0x1b0"), or "all" for those that are not named and that nothing else decides.
         functions: What else the kernel's file holds, by name: routines that it calls may stand there.
+        launch: Its shape, which tells addresses, and branches that the numbers of threads and blocks decide.
 
     Raises:
         InputError: A loop's trip count is not known, a name fits no loop or no branch, or the code calls
@@ -105,15 +104,29 @@ def executions(
     passes = {loop.index: loop.trips for loop in loops if loop.trips is not None} | named
     ways = {name: _Decider(flow, passes, frozenset(named)).ways(given) for name, flow in flows.items()}
     _require_passes(kernel, flows, ways, passes)
+    accesses: Mapping[int, MemoryAccess] = {}
+    if launch is not None:
+        flow, own = flows[kernel.name], ways[kernel.name]
+        found = find_accesses(flow, launch, own.taken, passes)
+        accesses, told = (
+            found.accesses,
+            {at: p for at, p in found.taken.items() if flow.place(at) not in given},
+        )
+        early = tuple(at for at in own.early if at not in told)
+        ways[kernel.name] = _Ways({**own.taken, **told}, own.slow, early)
     other = given.get(_EVERY, _HALF)
     best, least, most = (
         _Count(flows, ways, passes, choice, other).of(kernel.name) for choice in ("best", "least", "most")
     )
-    sides = (_sorted(least.counts), _sorted(most.counts)) if _EVERY not in given else ((), ())
-    return Executed(_sorted(best.counts), _sorted(best.idle), *sides, _notes(flows, ways, _EVERY in given))
+    sides = (_by_opcode(least), _by_opcode(most)) if _EVERY not in given else ((), ())
+    notes = _notes(flows, ways, _EVERY in given)
+    return Executed(_by_opcode(best), _by_opcode(best, 2), *sides, notes, best, passes, accesses)
 
 
-def _sorted(counts: Mapping[str, float]) -> Counts:
+def _by_opcode(placed: Placed, which: int = 1) -> Counts:
+    counts: dict[str, float] = defaultdict(float)
+    for one in placed.values():
+        counts[one[0]] += float(one[which])
     return tuple(sorted((opcode, n) for opcode, n in counts.items() if n))
 
 
@@ -268,9 +281,9 @@ class _Count:
     ) -> None:
         self._flows, self._ways, self._passes = flows, ways, passes
         self._choice, self._other = choice, other
-        self.called: dict[str, _Tally | None] = {}
+        self.called: dict[str, Placed | None] = {}
 
-    def of(self, name: str) -> _Tally:
+    def of(self, name: str) -> Placed:
         """Return what one call of a flow executes."""
         known = self.called.get(name)
         if known is not None:
@@ -278,18 +291,25 @@ class _Count:
         if name in self.called:
             raise InputError(f"{name} calls itself: how often cannot be read off its code; use `ncu`")
         self.called[name] = None
-        tally, frequencies = _Tally(), self.frequencies(name)
-        for block in self._flows[name].blocks.values():
+        placed: Placed = {}
+        flow, frequencies = self._flows[name], self.frequencies(name)
+        for block in flow.blocks.values():
             times = frequencies[block.begin]
             for instruction in block.instructions if times else ():
                 share = self._share(name, block, instruction)
-                tally.counts[instruction.opcode] += times * share
-                tally.idle[instruction.opcode] += times * (1 - share)
+                _add(
+                    placed,
+                    flow.place(instruction.address),
+                    instruction.opcode,
+                    times * share,
+                    times * (1 - share),
+                )
                 routine = called(instruction)
                 if routine and share:
-                    tally.add(self.of(routine), times * share)
-        self.called[name] = tally
-        return tally
+                    for inner, (opcode, n, idle) in self.of(routine).items():
+                        _add(placed, inner, opcode, times * share * n, times * share * idle)
+        self.called[name] = placed
+        return placed
 
     def _share(self, name: str, block: Block, instruction: SassInstruction) -> float:
         """Return how many of the executions of its block an instruction takes part in."""
@@ -305,7 +325,7 @@ class _Count:
         found: dict[int, float] = defaultdict(float, {min(flow.blocks): 1.0})
         entered: dict[int, float] = {}
         loops = {loop.address: loop for loop in flow.loops}
-        for block in _in_order(flow):
+        for block in flow.in_order:
             if block.begin in loops:
                 entered[block.begin] = found[block.begin]
                 found[block.begin] *= self._passes[loops[block.begin].index] if found[block.begin] else 0.0
@@ -355,20 +375,9 @@ class _Count:
         )
 
 
-def _in_order(flow: Flow) -> list[Block]:
-    """Return the blocks so that each comes behind those it follows, but for the ways back of loops."""
-    done: list[int] = []
-    seen: set[int] = set()
-    todo = [(min(flow.blocks), False)]
-    while todo:
-        begin, finished = todo.pop()
-        if finished:
-            done.append(begin)
-        elif begin not in seen:
-            seen.add(begin)
-            todo.append((begin, True))
-            todo += [(way, False) for way in flow.blocks[begin].successors]
-    return [flow.blocks[begin] for begin in reversed(done)]
+def _add(placed: Placed, place: str, opcode: str, n: float, idle: float) -> None:
+    _, before, idle_before = placed.get(place, (opcode, 0.0, 0.0))
+    placed[place] = opcode, before + n, idle_before + idle
 
 
 def _exit_share(flow: Flow, loop: NaturalLoop, block: Block) -> float:

@@ -8,17 +8,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ptxbench.catalogue.product import l2_bytes
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.threads import WARP
+from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas
-from ptxbench.model.executed import Counts, executions
+from ptxbench.model.executed import Counts, Executed, executions
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
+from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.terms import TimeTerms
-from ptxbench.model.throughput import modelled_time_s, moved_time_s
-from ptxbench.model.work import KernelWork
+from ptxbench.model.throughput import dram_time_s, modelled_time_s, moved_time_s
+from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, Traffic, traffic_of
+from ptxbench.model.work import KernelWork, Level
 from ptxbench.sass.listing import disassemble, entry_names, parse_listing
 from ptxbench.sass.program import SassKernel
 from ptxbench.storage.file_errors import read_bytes
@@ -27,19 +31,6 @@ _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _HEADER_FLAGS = re.compile(r"EF_CUDA_SM(\d+)")
 _ELF = b"\x7fELF"
 _LEAST_SHARE = 0.001
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A launch.
-
-    Attributes:
-        blocks: Blocks.
-        threads: Threads a block.
-    """
-
-    blocks: int
-    threads: int
 
 
 @dataclass(frozen=True)
@@ -107,76 +98,103 @@ class CodeWork:
 
     Attributes:
         work: At best.
-        least: Along the cheaper side of each branch that nothing decides; None where all are decided.
-        most: Where both of its sides are executed; None as before.
+        least: Along the cheaper side of each branch that nothing decides.
+        most: Where both of its sides are executed, and nothing is in L2 before.
         modelled: Whether the times of these are modelled.
+        missing: What of its bytes is not known, a phrase each; then the work has no bytes.
         notes: What was taken for granted, a sentence each.
     """
 
     work: KernelWork
-    least: KernelWork | None
-    most: KernelWork | None
+    least: KernelWork
+    most: KernelWork
     modelled: bool
+    missing: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 def static_work(
     code: KernelCode,
-    shape: Shape,
+    launch: Launch,
     trips: Mapping[str, float],
     time_s: float,
     table: Atlas,
     probabilities: Mapping[str, float] | None = None,
+    given: GivenBytes = UNKNOWN_BYTES,
 ) -> CodeWork:
-    """Return what a launch executes by its code alone.
+    """Return what a launch executes and moves by its code alone.
 
     Args:
         code: Its machine code.
-        shape: The launch.
+        launch: Its shape.
         trips: Trip count by loop; see `executions`.
         time_s: Its time; NaN: modelled.
         table: The run.
         probabilities: How often branches are taken; see `executions`.
+        given: What is known of its bytes.
 
     Raises:
         InputError: A trip count is not known, or the code calls or jumps to what only its run decides.
     """
-    found = executions(code.kernel, trips, probabilities, code.functions)
-
-    def work_of_counts(counts: Counts, idle: Counts) -> KernelWork:
-        return _launch_work(code.kernel.name, counts, idle, shape, time_s, table)
-
-    open_ended = found.least != found.most
-    return CodeWork(
-        work_of_counts(found.counts, found.idle),
-        work_of_counts(found.least, ()) if open_ended else None,
-        work_of_counts(found.most, ()) if open_ended else None,
-        math.isnan(time_s),
-        found.notes,
+    found = executions(code.kernel, trips, probabilities, code.functions, launch)
+    traffic = _traffic(found, launch, table, given)
+    name = code.kernel.name
+    work = _launch_work(name, found.counts, found.idle, traffic, launch)
+    missing = traffic.missing if work.uses_global_memory else ()
+    if missing:
+        traffic = replace(traffic, bytes_moved=(), accesses=(), cold_bytes=0.0)
+        work = replace(work, bytes_moved=(), accesses=())
+    least = _launch_work(name, found.least or found.counts, (), traffic, launch)
+    most = _launch_work(name, found.most or found.counts, (), traffic, launch)
+    if traffic.cold_bytes:
+        most = replace(most, bytes_moved=(*most.bytes_moved[:-1], (Level.DRAM, traffic.cold_bytes)))
+    best, least, most = (
+        _timed(one, found.idle, launch, time_s, table)
+        for one in (work, replace(least, idle=work.idle), replace(most, idle=work.idle))
     )
+    return CodeWork(best, least, most, math.isnan(time_s), missing, (*found.notes, *traffic.notes))
 
 
-def _launch_work(
-    name: str, counts: Counts, idle: Counts, shape: Shape, time_s: float, table: Atlas
-) -> KernelWork:
-    """Return the work of all threads of a launch; its time is the given one, or else modelled."""
-    gpu, time = table.gpu, table.machine.terms.time
-    threads, absent = shape.blocks * shape.threads, shape.blocks * (-shape.threads % WARP)
+def _traffic(found: Executed, launch: Launch, table: Atlas, given: GivenBytes) -> Traffic:
+    executions = {at: found.placed[f"{at:#x}"][1] for at in found.accesses if f"{at:#x}" in found.placed}
+    copies = sum(n for op, n in found.counts if opcode_class(op) is OpcodeClass.COPY)
+    traffic = traffic_of(found.accesses, executions, launch, found.passes, l2_bytes(table.gpu), given)
+    if copies and not (math.isfinite(given.dram_bytes) and math.isfinite(given.l2_bytes)):
+        missing = "the bytes of asynchronous copies (`l2_bytes`, `dram_bytes`)"
+        return replace(traffic, missing=(*traffic.missing, missing))
+    return traffic
+
+
+def _launch_work(name: str, counts: Counts, idle: Counts, traffic: Traffic, launch: Launch) -> KernelWork:
+    """Return the work of all threads of a launch, without its time."""
+    threads = launch.blocks * launch.threads
+    absent = launch.blocks * launch.warps * WARP - threads
     unused = {op: n * threads for op, n in idle}
-    if absent:
-        for op, n in counts:
-            unused[op] = unused.get(op, 0.0) + n * absent
-    work = KernelWork(
-        name, tuple((op, n * threads) for op, n in counts), (), time_s, idle=tuple(sorted(unused.items()))
+    for op, n in counts if absent else ():
+        unused[op] = unused.get(op, 0.0) + n * absent
+    return KernelWork(
+        name,
+        tuple((op, n * threads) for op, n in counts),
+        traffic.bytes_moved,
+        accesses=traffic.accesses,
+        idle=tuple(sorted(unused.items())),
     )
+
+
+def _timed(work: KernelWork, idle: Counts, launch: Launch, time_s: float, table: Atlas) -> KernelWork:
+    """Return a launch's work with its time, given or modelled by its pipes and its bytes."""
     if not math.isnan(time_s):
-        return work
+        return replace(work, time_s=time_s)
+    gpu, time = table.gpu, table.machine.terms.time
+    threads = launch.blocks * launch.threads
     # A warp issues what a guard turns off, too.
-    issued = [(op, n + dict(idle).get(op, 0.0)) for op, n in counts]
+    issued = [(op, n / threads + dict(idle).get(op, 0.0)) for op, n in work.opcodes]
     pipes_s = modelled_time_s(
-        issued, shape.blocks, shape.threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, time
+        issued, launch.blocks, launch.threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, time
     )
-    return replace(work, time_s=slack_of(work, time) * pipes_s)
+    peak_s = dram_time_s(dict(work.bytes_moved).get(Level.DRAM, 0.0), gpu, 1.0)
+    time_s = max(slack_of(work, time) * pipes_s, moved_time_s(work.bytes_moved, time), peak_s)
+    return replace(work, time_s=time_s)
 
 
 def slack_of(work: KernelWork, time: TimeTerms | None) -> float:

@@ -95,11 +95,11 @@ def _immediate(instruction: SassInstruction) -> int | None:
     if instruction.opcode.startswith("IMAD.MOV") and len(words) > 3 and words[1:3] == ["RZ", "RZ"]:
         return 0 if words[3] == "RZ" else _integer(words[3])
     if instruction.opcode == "HFMA2.MMA" and len(words) > 4 and words[1:3] == ["-RZ", "RZ"]:
-        return _packed_halves(words[3], words[4])
+        return packed_halves(words[3], words[4])
     return None
 
 
-def _packed_halves(high: str, low: str) -> int | None:
+def packed_halves(high: str, low: str) -> int | None:
     """Return the word whose halves are two floats: ptxas writes constants so, to spare another pipe."""
     try:
         halves = np.array([float(low), float(high)], np.float16)

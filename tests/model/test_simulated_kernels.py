@@ -11,9 +11,10 @@ from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
+from ptxbench.model import addresses
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.estimate import Conditions, estimate
-from ptxbench.model.inputs import Shape, read_kernel, static_work
+from ptxbench.model.inputs import read_kernel, static_work
 from ptxbench.model.work import Activity
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -50,7 +51,12 @@ def true_energy_j(name, pattern, table):
     window = gpu.run(launch).window
     # The truth is what is drawn, not what a sensor says of it.
     joules = gpu._physics.energy_j(window.end_ns) - gpu._physics.energy_j(window.start_ns)
-    return joules, window.elapsed_s, Shape(grid, block), gpu._physics.temperature_c(window.end_ns)
+    return (
+        joules,
+        window.elapsed_s,
+        addresses.Launch.of(grid, block, gpu.info.target),
+        gpu._physics.temperature_c(window.end_ns),
+    )
 
 
 @pytest.mark.parametrize("pattern", ["random", "zeros"])

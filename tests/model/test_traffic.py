@@ -1,0 +1,167 @@
+"""Bytes by memory level from a kernel's code: addresses by a sample, lines, sectors, bank conflicts."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+import ptxbench
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.core.condition import OptLevel
+from ptxbench.model.addresses import Launch
+from ptxbench.model.executed import executions
+from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, traffic_of
+from ptxbench.model.work import Access, Level
+from ptxbench.sass.listing import disassemble, parse_listing
+
+KERNELS = Path(__file__).parent / "kernels"
+L2_BYTES = 50 * 2**20
+
+BODY = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 pitch)
+{
+    .reg .pred %p<4>; .reg .b32 %r<40>; .reg .b64 %d<20>; .shared .align 16 .b8 tile[32768];
+    ld.param.u64 %d0, [x]; ld.param.u64 %d1, [y]; ld.param.u32 %r9, [pitch];
+    mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x;
+    mad.lo.u32 %r3, %r1, %r2, %r0;
+    CODE
+    ret;
+}
+"""
+# Reads a word at index %r4 of x and writes it to the thread's own place in y.
+COPY = """
+    mul.wide.u32 %d2, %r4, 4; add.u64 %d3, %d0, %d2; ld.global.u32 %r5, [%d3];
+    mul.wide.u32 %d4, %r3, 4; add.u64 %d5, %d1, %d4; st.global.u32 [%d5], %r5;
+"""
+
+
+def traffic(code, *, grid=4096, block=256, trips=None, given=UNKNOWN_BYTES, l2_size=L2_BYTES):
+    """The traffic of a kernel of some PTX, and its bytes and accesses by level and kind."""
+    text = BODY.replace("CODE", code) if ".entry" not in code else code
+    kernels = parse_listing(disassemble(assemble_ptx(text, "sm_90a", OptLevel.O3).image))
+    (kernel,) = kernels.values()
+    launch = Launch.of(grid, block, "sm_90a")
+    found = executions(kernel, trips or {}, launch=launch)
+    times = {at: found.placed[f"{at:#x}"][1] for at in found.accesses}
+    result = traffic_of(found.accesses, times, launch, found.passes, l2_size, given)
+    return result, dict(result.bytes_moved), dict(result.accesses)
+
+
+def test_a_stream_moves_its_lines_once_through_every_level():
+    _, moved, counted = traffic("mov.u32 %r4, %r3;" + COPY, grid=2**18)
+    array = 4 * 256 * 2**18
+    assert moved[Level.L1] == moved[Level.DRAM] == 2 * array
+    assert moved[Level.CROSSBAR] == array
+    # As ncu counted of copies: 1.5 times what DRAM moves, two requests and two misses a line.
+    assert moved[Level.L2] == 3 * array
+    assert counted[Access.L2_REQUEST] == counted[Access.L2_MISS] == 2 * (2 * array / 128)
+    assert counted[Access.L1_WAVEFRONT] == 2 * (array / 128)
+
+
+@pytest.mark.parametrize(
+    ("index", "sectors", "wavefronts"),
+    [
+        ("mov.u32 %r4, %r3;", 4, 1),
+        ("shl.b32 %r4, %r3, 1;", 8, 1),
+        ("shl.b32 %r4, %r3, 5;", 32, 16),
+        ("shl.b32 %r6, %r1, 8; and.b32 %r7, %r0, 31; shr.u32 %r8, %r0, 5; shl.b32 %r7, %r7, 3;"
+         " add.u32 %r7, %r7, %r8; add.u32 %r4, %r6, %r7;", 32, 4),
+        ("mov.u32 %r4, %r1;", 1, 1),
+        ("mul.lo.u32 %r4, %r3, %r9;", 32, 16),
+    ],
+)  # fmt: skip
+def test_a_warp_asks_for_the_sectors_that_its_lanes_touch(index, sectors, wavefronts):
+    _, moved, counted = traffic(index + COPY)
+    warps = 4096 * 8
+    assert moved[Level.L1] == warps * (sectors + 4) * 32
+    assert counted[Access.L1_WAVEFRONT] == warps * (wavefronts + 1)
+
+
+def test_what_a_block_reads_again_comes_from_l1():
+    # Lane by lane over rows of eight: each sector is read by every warp of its block.
+    index = (
+        "shl.b32 %r6, %r1, 8; and.b32 %r7, %r0, 31; shr.u32 %r8, %r0, 5; shl.b32 %r7, %r7, 3;"
+        " add.u32 %r7, %r7, %r8; add.u32 %r4, %r6, %r7;"
+    )
+    _, moved, _ = traffic(index + COPY, grid=2**18)
+    assert moved[Level.CROSSBAR] == 4 * 256 * 2**18
+
+
+def test_data_that_l2_holds_is_taken_to_be_there_and_what_it_takes_cold_is_kept():
+    found, moved, _ = traffic("mov.u32 %r4, %r3;" + COPY, grid=4096)
+    assert moved[Level.DRAM] == 0
+    assert found.cold_bytes == 2 * 4 * 256 * 4096
+    assert "which L2 holds" in found.notes[0]
+    _, moved, _ = traffic("mov.u32 %r4, %r3;" + COPY, grid=4096, l2_size=math.nan)
+    assert moved[Level.DRAM] == 2 * 4 * 256 * 4096
+
+
+GATHER = "mul.wide.u32 %d6, %r3, 4; add.u64 %d7, %d1, %d6; ld.global.u32 %r4, [%d7];" + COPY
+
+
+def test_addresses_that_were_loaded_leave_bytes_open_unless_they_are_given():
+    found, _, _ = traffic(GATHER)
+    assert len(found.missing) == 2
+    assert "`l2_bytes`" in found.missing[0]
+    assert "`dram_bytes`" in found.missing[1]
+    half, _, _ = traffic(GATHER, given=GivenBytes(dram_bytes=1e6))
+    assert len(half.missing) == 1
+    whole, moved, _ = traffic(GATHER, given=GivenBytes(1e6, 5e7))
+    assert not whole.missing
+    written = 4 * 256 * 4096
+    assert moved[Level.DRAM] == 1e6
+    assert moved[Level.CROSSBAR] == 5e7 - written
+    assert moved[Level.L2] == 5e7 + 5e5
+
+
+@pytest.mark.parametrize(("shift", "passes"), [(2, 1), (3, 2), (4, 4), (7, 32)])
+def test_bank_conflicts_of_shared_memory_multiply_its_bytes(shift, passes):
+    code = f"""
+    mov.u32 %r10, tile; and.b32 %r11, %r0, 31; shl.b32 %r11, %r11, {shift}; add.u32 %r12, %r10, %r11;
+    st.shared.u32 [%r12], %r3; bar.sync 0; ld.shared.u32 %r5, [%r12];
+    mul.wide.u32 %d4, %r3, 4; add.u64 %d5, %d1, %d4; st.global.u32 [%d5], %r5;
+    """
+    _, moved, _ = traffic(code)
+    assert moved[Level.SHARED] == 2 * passes * 128 * 4096 * 8
+
+
+def test_a_guard_that_threads_alone_decide_is_counted_as_it_is():
+    code = "setp.eq.u32 %p1, %r0, 0; mov.u32 %r4, %r3; @%p1 bra DO; ret; DO:" + COPY
+    _, moved, _ = traffic(code)
+    # One of 256 threads: a sector each to read and to write.
+    assert moved[Level.L1] == pytest.approx(4096 * 8 / 256 * 8 * 32)
+
+
+@pytest.mark.parametrize(("name", "array_bytes"), [("elementwise", 2 * 4), ("reduction", 4), ("gemm", 0)])
+def test_passes_of_a_loop_go_on_by_their_step(name, array_bytes):
+    text = (KERNELS / f"{name}.ptx").read_text()
+    found, moved, _ = traffic(text, grid=1056, trips={"0": 4096})
+    assert not found.missing
+    if array_bytes:
+        assert moved[Level.DRAM] >= array_bytes * 1056 * 256 * 4096
+
+
+def test_the_time_of_a_stream_is_that_of_its_bytes():
+    words = {"grid": 1056, "block": 256, "trips": {0: 4096}, "table": "h200"}
+    found = ptxbench.estimate_kernel(KERNELS / "elementwise.ptx", **words)
+    # 8.9 GB at 4.4 TB/s, the most that a kernel was measured to move on an H200.
+    assert found.time_s == pytest.approx(2.02e-3, rel=0.02)
+    assert found.high_j < 3 * found.energy_j
+    less = ptxbench.estimate_kernel(KERNELS / "elementwise.ptx", dram_bytes=0, **words)
+    assert less.time_s < found.time_s
+    assert less.energy_j < found.energy_j
+
+
+def test_without_bytes_that_matter_there_is_no_best_value():
+    words = {"grid": 1056, "block": 256, "trips": {0: 4096}, "table": "h200"}
+    found = ptxbench.estimate_kernel(KERNELS / "gather.ptx", **words)
+    assert math.isnan(found.energy_j)
+    assert math.isnan(found.power_w)
+    assert 0 < found.low_j < found.high_j
+    assert len(found.missing) == 2
+    given = ptxbench.estimate_kernel(KERNELS / "gather.ptx", dram_bytes=4e9, l2_bytes=5e9, **words)
+    assert not given.missing
+    assert found.low_j < given.low_j < given.energy_j < given.high_j
