@@ -213,7 +213,8 @@ def timed(
         # Of another tool for NVTX, such as nsys, the choice stands.
         "NVTX_INJECTION64_PATH": environment.get("NVTX_INJECTION64_PATH") or str(library),
         _EVENTS_VARIABLE: "1" if forced else "",
-        FOLDER_VARIABLE: str(folder),
+        # A program may change its working directory.
+        FOLDER_VARIABLE: str(folder.absolute()),
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -12,6 +14,8 @@ from ptxbench.attribute.attribution import NO_KERNEL, Share
 from ptxbench.attribute.demangle import shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
+from ptxbench.attribute.replay.profile import Profile, ProfileRow
+from ptxbench.attribute.replay.shown import foot, head, launch_shape
 from ptxbench.attribute.report import energy_line
 from ptxbench.core.version import VERSION
 from ptxbench.report.web_page import render_page
@@ -61,22 +65,30 @@ class _Gpu:
     tables: tuple[_Table, ...]
 
 
-def page(recorded: RecordedProgram, program: ProgramEnergy) -> str:
+def page(recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[Profile] = ()) -> str:
     """Return the report as a page; every text of the run is escaped.
 
     Args:
         recorded: The run.
         program: What it took.
+        profiles: Its kernels by what was launched again.
     """
     text = files("ptxbench.attribute").joinpath("program.html").read_text(encoding="utf-8")
     pairs = zip(recorded.boards, program.gpus, strict=True)
-    gpus = [_gpu(recorded, board, gpu, program) for board, gpu in pairs]
+    by_gpu = {one.gpu: one for one in profiles}
+    gpus = [_gpu(recorded, board, gpu, program, by_gpu.get(gpu.energy.gpu)) for board, gpu in pairs]
     title = shlex.join(program.command)
     title = title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
     return render_page(text, f"Energy of {title}", command=title, program=program, gpus=gpus, version=VERSION)
 
 
-def _gpu(recorded: RecordedProgram, board: RecordedBoard, gpu: GpuShare, program: ProgramEnergy) -> _Gpu:
+def _gpu(
+    recorded: RecordedProgram,
+    board: RecordedBoard,
+    gpu: GpuShare,
+    program: ProgramEnergy,
+    profile: Profile | None,
+) -> _Gpu:
     window = recorded.facts.window
     power = board.power(window)
     at_s = (power.at_ns - window.start_ns) / 1e9 - gpu.delay_s
@@ -88,13 +100,38 @@ def _gpu(recorded: RecordedProgram, board: RecordedBoard, gpu: GpuShare, program
     kernels = sorted(gpu.kernels, key=lambda share: (share.names == (NO_KERNEL,), -share.energy_j))
     ranges = sorted(gpu.ranges, key=lambda share: -share.energy_j)
     whole_j = gpu.energy.energy_j
+    replayed = () if profile is None else tuple(_profile_row(row, profile) for row in profile.rows)
     tables = (
+        _Table("Kernels by themselves, launched again when the program was over", "kernel", replayed),
         _Table("Kernels", "kernel", tuple(_row(share, whole_j) for share in kernels)),
         _Table("Ranges of the program", "range", tuple(_row(share, whole_j) for share in ranges)),
     )
-    notes = tuple(text for text in (gpu.energy.reason, *gpu.energy.notes) if text)
+    replay = () if profile is None else (*head(profile), *foot(profile))
+    notes = tuple(text for text in (gpu.energy.reason, *gpu.energy.notes, *replay) if text)
     kept = tuple(plot for plot in plots if plot is not None)
     return _Gpu(gpu.energy.gpu, energy_line(gpu, program.time_s), notes, kept, tables)
+
+
+def _profile_row(row: ProfileRow, profile: Profile) -> _Row:
+    """Return a kernel that was launched again as a row; what is not known is blank."""
+    low_j, high_j = row.interval_j
+    part = profile.share(row)
+    cells = (
+        _known(f"{row.energy_j:.4g}"),
+        "" if math.isnan(low_j) else f"{low_j:.4g} to {high_j:.4g}",
+        _known(f"{part:.1%}"),
+        _known(f"{row.power_w:.1f}"),
+        _known(f"{row.time_s:.4g}"),
+        str(row.calls),
+    )
+    percent = f"{100 * min(max(part, 0.0), 1.0):.2f}" if math.isfinite(part) else "0"
+    shape = "" if row.kind is None else f", {launch_shape(row.kind.node)}"
+    said = f"{row.status}: {row.reason}" if row.reason else str(row.status)
+    return _Row(cells, percent, (f"{shortened(row.name, _LONGEST_NAME)}{shape}",), said)
+
+
+def _known(text: str) -> str:
+    return "" if text.startswith("nan") else text
 
 
 def _row(share: Share, whole_j: float) -> _Row:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.attribute.attribution import Share
+from ptxbench.attribute.attribution import NO_KERNEL, Share
 from ptxbench.attribute.demangle import demangled
 from ptxbench.attribute.launches import Launches, innermost
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
@@ -99,15 +99,27 @@ def profile_stacks(profile: Profile) -> Stacks:
     return Stacks(f"one step on {profile.gpu}{simulated}", stacks)
 
 
-def program_stacks(recorded: RecordedProgram, program: ProgramEnergy) -> Stacks:
+def program_stacks(
+    recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[Profile] = ()
+) -> Stacks:
     """Return what a program took: GPU, NVTX range or window where there are any, and kernel.
 
     A kernel counts for the range that was opened last when it ran, in proportion to its time.
+
+    Args:
+        recorded: The run.
+        program: What it took.
+        profiles: Its kernels by what was launched again; they stand in the place of what the readings tell.
     """
+    by_gpu = {one.gpu: one for one in profiles}
     stacks: list[Stack] = []
     for board, gpu in zip(recorded.boards, program.gpus, strict=True):
         launches = recorded.log.by_gpu.get(board.facts.uuid)
         parts = {} if launches is None else by_range(launches, recorded.log.ranges)
+        profile = by_gpu.get(gpu.energy.gpu)
+        if profile is not None:
+            stacks += _of_profile(profile, gpu, parts)
+            continue
         for share in gpu.kernels:
             stacks += _of_share(share, (gpu.energy.gpu,), parts)
         if not gpu.kernels:
@@ -159,6 +171,20 @@ def _of_share(share: Share, frames: tuple[str, ...], parts: dict[str, dict[str, 
     for name, part in parts.get(share.names[0], {"": 1.0}).items():
         whole = (*frames, *filter(None, [name]), demangled(share.names[0]))
         yield Stack(whole, share.energy_j * part, share.time_s * part, share.calls * part)
+
+
+def _of_profile(profile: Profile, gpu: GpuShare, parts: dict[str, dict[str, float]]) -> Iterator[Stack]:
+    """Yield the stacks of what was launched again, and of the time without a kernel."""
+    for row in profile.rows:
+        if not math.isfinite(row.energy_j):
+            continue
+        name = "" if row.kind is None else row.kind.node.name
+        for within, part in parts.get(name, {"": 1.0}).items():
+            frames = (gpu.energy.gpu, *filter(None, [within]), *_frames(row))
+            yield Stack(frames, row.energy_j * part, row.time_s * part, row.calls * part)
+    left_j = gpu.energy.energy_j - profile.step.energy_j
+    if left_j > 0:
+        yield Stack((gpu.energy.gpu, NO_KERNEL), left_j, 0.0, 0)
 
 
 def _whole(gpu: GpuShare, time_s: float) -> Iterator[Stack]:

@@ -128,7 +128,7 @@ def command(options: _Options) -> int:
             raise problem
     if out is not None:
         _keep(program, profiles, out)
-    _write(recorded, program, options)
+    _write(recorded, program, profiles, options)
     exit_code = program.exit_code if options.kept is None else 0
     return exit_code or _compare(program, options.baseline, options.limit)
 
@@ -248,7 +248,9 @@ def _check_files(*paths: Path | None) -> None:
             raise click.UsageError(f"{path} exists already; name a new file.")
 
 
-def _write(recorded: RecordedProgram, program: ProgramEnergy, options: _Options) -> None:
+def _write(
+    recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[Profile], options: _Options
+) -> None:
     trace, html, flame = options.trace, options.html, options.flame
     for path in (trace, html, flame):
         # Before the command ran there was no such file.
@@ -264,13 +266,13 @@ def _write(recorded: RecordedProgram, program: ProgramEnergy, options: _Options)
         from ptxbench.attribute.page import page
         from ptxbench.storage.atomic import write_text
 
-        write_text(html, page(recorded, program))
+        write_text(html, page(recorded, program, profiles))
     if flame is not None:
         from ptxbench.attribute.stack_formats import FORMATS, format_of
         from ptxbench.attribute.stacks import program_stacks
         from ptxbench.storage.atomic import write_bytes
 
-        write_bytes(flame, FORMATS[format_of(flame)](program_stacks(recorded, program)))
+        write_bytes(flame, FORMATS[format_of(flame)](program_stacks(recorded, program, profiles)))
 
 
 def _keep_recorded(recorded: RecordedProgram, out: Path) -> InputError | None:

@@ -10,6 +10,7 @@ from fakes.loads import LoadedGpu
 
 from ptxbench.api.board import open_boards
 from ptxbench.attribute.launches import LaunchLog, join_launches
+from ptxbench.attribute.page import page
 from ptxbench.attribute.program import energy_of, recorded_board, recording
 from ptxbench.attribute.recorded import RecordedProgram, keep, load, program_manifest
 from ptxbench.attribute.replay.of_program import program_profiles
@@ -21,6 +22,7 @@ from ptxbench.attribute.replay.program_log import (
     ReplayWindow,
 )
 from ptxbench.attribute.report import document, lines
+from ptxbench.attribute.stacks import program_stacks
 from ptxbench.cli.main import run
 from ptxbench.core.status import Status
 from ptxbench.devices.step import NodeType, StepNode
@@ -190,6 +192,22 @@ def test_launches_that_take_longer_by_themselves_are_said():
     (row,) = [row for row in without_kernels(recorded).rows if row.name == "gemm"]
     assert row.status is Status.IMPRECISE
     assert "a launch by itself takes 60" in row.reason
+
+
+def test_page_and_stacks_have_the_kernels_by_themselves(whole):
+    recorded, truths, _ = whole
+    energy = energy_of(recorded)
+    profiles = program_profiles(recorded, energy)
+    text = page(recorded, energy, profiles)
+    assert "Kernels by themselves" in text
+    assert "gemm, 1 x 128" in text
+    assert "nan" not in text
+    assert "Kernels by themselves" not in page(recorded, energy)
+    stacks = program_stacks(recorded, energy, profiles).stacks
+    gpu = energy.gpus[0].energy
+    (gemm,) = [one for one in stacks if one.frames == (gpu.gpu, "gemm", "gemm, 1 x 128")]
+    assert gemm.energy_j == pytest.approx(truths["gemm"], rel=0.02)
+    assert sum(one.energy_j for one in stacks) == pytest.approx(gpu.energy_j, rel=0.05)
 
 
 def test_the_report_is_kept_and_worked_out_again(whole, tmp_path, capfd):

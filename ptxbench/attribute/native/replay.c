@@ -320,12 +320,12 @@ static void freed(uint64_t start, uint64_t size) {
 
 /* Functions and kinds. */
 
-/* Finds out how large the parameters of a function are. */
-static void learn_parameters(struct function *one, void *handle) {
+/* Finds out how large the parameters of a function are. A launch may name a CUkernel in its place. */
+static void learn_parameters(struct function *one, void *handle, int is_kernel) {
     uint32_t offset[MOST_PARAMETERS], size[MOST_PARAMETERS];
     int (*ask)(void *, size_t, size_t *, size_t *) = cu.cuFuncGetParamInfo;
     size_t at, bytes, n = 0;
-    int code = ask ? ask(handle, 0, &at, &bytes) : NOT_FOUND, other = NOT_FOUND;
+    int code = ask && !is_kernel ? ask(handle, 0, &at, &bytes) : NOT_FOUND, other = NOT_FOUND;
     if (code && cu.cuKernelGetParamInfo) other = (ask = cu.cuKernelGetParamInfo)(handle, 0, &at, &bytes);
     /* Of a function without parameters the first is asked for in vain. */
     one->is_known = !code || !other || code == INVALID_VALUE || other == INVALID_VALUE;
@@ -345,24 +345,24 @@ static void learn_parameters(struct function *one, void *handle) {
     memcpy(one->size, size, n * sizeof *size);
 }
 
-static struct function *made_function(void *handle, const char *symbol) {
+static struct function *made_function(void *handle, const char *symbol, int is_kernel) {
     struct function *one = calloc(1, sizeof *one);
     if (!one) return NULL;
     const char *name = symbol;
-    if (!name && !(cu.cuFuncGetName && !cu.cuFuncGetName(&name, handle)) &&
+    if (!name && !(!is_kernel && cu.cuFuncGetName && !cu.cuFuncGetName(&name, handle)) &&
         !(cu.cuKernelGetName && !cu.cuKernelGetName(&name, handle)))
         name = NULL;
     pthread_mutex_lock(&state.lock);
     one->name = number_of(name);
     pthread_mutex_unlock(&state.lock);
     one->handle = handle;
-    if (!(cu.cuFuncGetModule && !cu.cuFuncGetModule(&one->owner, handle)) && cu.cuKernelGetLibrary)
+    if (!(!is_kernel && cu.cuFuncGetModule && !cu.cuFuncGetModule(&one->owner, handle)) && cu.cuKernelGetLibrary)
         cu.cuKernelGetLibrary(&one->owner, handle);
-    learn_parameters(one, handle);
+    learn_parameters(one, handle, is_kernel);
     return one;
 }
 
-static struct function *function_of(void *handle, const char *symbol) {
+static struct function *function_of(void *handle, const char *symbol, int is_kernel) {
     if (2 * replay.function_count >= replay.function_slots) {
         size_t slots = replay.function_slots ? 2 * replay.function_slots : 1024;
         struct function **larger = calloc(slots, sizeof *larger);
@@ -381,7 +381,7 @@ static struct function *function_of(void *handle, const char *symbol) {
     size_t at = hash_bytes(&handle, sizeof handle) & (replay.function_slots - 1);
     for (; replay.functions[at]; at = (at + 1) & (replay.function_slots - 1))
         if (replay.functions[at]->handle == handle && !replay.functions[at]->is_gone) return replay.functions[at];
-    struct function *one = made_function(handle, symbol);
+    struct function *one = made_function(handle, symbol, is_kernel);
     if (one) {
         replay.functions[at] = one;
         replay.function_count++;
@@ -476,7 +476,7 @@ static void launched(
     unsigned count, void **parameters, void **extra, int is_cooperative
 ) {
     static uint8_t bytes[1 << 15];
-    struct function *function = function_of(handle, call->symbol);
+    struct function *function = function_of(handle, call->symbol, 0);
     if (!function || function->bytes > sizeof bytes) return;
     struct kind *kind = kind_by(function, call->context, of_launch, attributes, count, is_cooperative, 0);
     if (!kind) return;
@@ -533,7 +533,7 @@ static void add_nodes(struct exec *exec, void *graph, void *context) {
             exec->nodes = larger;
         }
         if (type != NODE_KERNEL || cu.cuGraphKernelNodeGetParams_v2(nodes[i], &of)) continue;
-        struct function *function = function_of(of.function ? of.function : of.kernel, NULL);
+        struct function *function = function_of(of.function ? of.function : of.kernel, NULL, !of.function);
         if (!function || function->bytes > sizeof bytes) continue;
         for (size_t e = 0; e < edges; e++) is_programmatic |= from[edges + e] == nodes[i] && ports[8 * e];
         struct attribute attributes[MOST_ATTRIBUTES];

@@ -1,0 +1,54 @@
+"""Programs whose kernels are launched again, on a real NVIDIA GPU with PyTorch: run with `pytest -m gpu`."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+pytest.importorskip("torch")
+
+# Products and elementwise kernels, some of them in place, one by one or as a graph.
+PROGRAM = """
+import sys, torch
+torch.manual_seed(0)
+a, b = (torch.randn(2048, 2048, device="cuda") for _ in range(2))
+x = torch.ones(1 << 22, device="cuda")
+def step():
+    for _ in range(4):
+        c = torch.tanh(a @ b)
+        x.mul_(2).div_(2)
+    return c
+step()
+if sys.argv[1] == "graph":
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        c = step()
+    for _ in range(1500): graph.replay()
+else:
+    for _ in range(1500): c = step()
+print(c.double().sum().item(), x.double().sum().item())
+raise SystemExit(5)
+"""
+
+
+@pytest.mark.parametrize("how", ["eager", "graph"])
+def test_the_program_stays_as_it_is_and_its_kernels_add_up(tmp_path, how):
+    words = [sys.executable, "-c", PROGRAM, how]
+    alone = subprocess.run(words, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "ptxbench", "run", "--replay", "--out", str(tmp_path / "run"), "--"]
+    ended = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (alone.returncode, alone.stdout) == (5, alone.stdout)
+    report = json.loads((tmp_path / "run" / "energy.json").read_text())
+    (found,) = report["replay"]
+    assert found["changed_bytes"] == 0
+    assert found["closure"] == pytest.approx(1.0, abs=0.1)
+    calls = {row["name"]: row["calls"] for row in found["rows"] if row["type"] == "kernel"}
+    assert all(calls.values())
+    assert sum(n >= 6000 for n in calls.values()) >= 3
