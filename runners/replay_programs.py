@@ -111,6 +111,9 @@ int main(int count, char **words) {
   }
   cudaStreamSynchronize(stream);
   look(a, n * 4); look(to, n * 4); look(x, n * 4);
+  if (!strcmp(what, "frees")) {
+    cudaFree(a); cudaFree(b); cudaFree(to); cudaFree(x); cudaFree(index);
+  }
   printf("%s: %016llx %s\n", what, hash, cudaGetErrorString(cudaGetLastError()));
   return 3;
 }
@@ -151,10 +154,12 @@ class Program:
     Attributes:
         words: Its command.
         exit_code: What it ends with.
+        replay: How it is replayed.
     """
 
     words: tuple[str, ...]
     exit_code: int = 0
+    replay: tuple[str, ...] = ("--replay",)
 
 
 def main() -> int:
@@ -192,6 +197,7 @@ def _programs(work: Path, out: Path) -> dict[str, Program]:
         "graph": Program((kernels, "graph", "12000"), 3),
         "decode-graph": Program((*decode, "graph", "1500", here)),
         "decode-eager": Program((*decode, "eager", "400", here)),
+        "frees": Program((kernels, "frees", "8000"), 3, ("--replay-after", "20000")),
         "odd": Program((kernels, "odd", "2000"), 3),
         "hang": Program((kernels, "hang", "2000"), 3),
     }
@@ -200,7 +206,7 @@ def _programs(work: Path, out: Path) -> dict[str, Program]:
 def _measured(name: str, program: Program, work: Path, out: Path, tar: tarfile.TarFile) -> dict[str, Any]:
     """Run a program alone and with replay, and return what differs and what came out."""
     run = work / name
-    command = [sys.executable, "-m", "ptxbench", "run", "--replay", "--out", str(run), "--"]
+    command = [sys.executable, "-m", "ptxbench", "run", *program.replay, "--out", str(run), "--"]
     alone_s, alone = _ran(program.words, out)
     taken_s, replayed = _ran([*command, *program.words], out)
     codes = (program.exit_code, alone.returncode, replayed.returncode)

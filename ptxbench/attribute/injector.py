@@ -55,11 +55,13 @@ class ReplayPlan:
         window_s: For each kind.
         limit_s: For all kinds; those that took the most time come first.
         hang_s: How much longer than expected it may last before it counts as hanging.
+        after: After how many launches of kernels and graphs of a process; 0: at its end.
     """
 
     window_s: float
     limit_s: float = 300.0
     hang_s: float = 10.0
+    after: int = 0
 
 
 def source(*, by_events: bool = False, replay: bool = False) -> str:
@@ -229,7 +231,7 @@ def replaying(environment: Mapping[str, str], folder: Path, plan: ReplayPlan) ->
     (folder / _OWN_FILE).write_text(own_kernels(_OWN_TARGET))
     return {
         **environment,
-        _REPLAY_VARIABLE: f"{plan.window_s * 1e3:.0f} {plan.limit_s:.0f} {plan.hang_s:g}",
+        _REPLAY_VARIABLE: f"{plan.window_s * 1e3:.0f} {plan.limit_s:.0f} {plan.hang_s:g} {plan.after}",
         _WAITING_VARIABLE: COMMUNICATES,
     }
 

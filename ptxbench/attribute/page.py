@@ -14,6 +14,7 @@ from ptxbench.attribute.attribution import NO_KERNEL, Share
 from ptxbench.attribute.demangle import shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
+from ptxbench.attribute.replay.cut import without_replays
 from ptxbench.attribute.replay.profile import Profile, ProfileRow
 from ptxbench.attribute.replay.shown import foot, head, launch_shape
 from ptxbench.attribute.report import energy_line
@@ -74,6 +75,7 @@ def page(recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[P
         profiles: Its kernels by what was launched again.
     """
     text = files("ptxbench.attribute").joinpath("program.html").read_text(encoding="utf-8")
+    recorded = without_replays(recorded)
     pairs = zip(recorded.boards, program.gpus, strict=True)
     by_gpu = {one.gpu: one for one in profiles}
     gpus = [_gpu(recorded, board, gpu, program, by_gpu.get(gpu.energy.gpu)) for board, gpu in pairs]

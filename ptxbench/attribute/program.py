@@ -49,6 +49,7 @@ from ptxbench.attribute.recorded import (
     RecordedProgram,
     program_manifest,
 )
+from ptxbench.attribute.replay.cut import without_replays
 from ptxbench.attribute.replay.plan import SETTINGS
 from ptxbench.attribute.unfinished import RunOnDisk
 from ptxbench.core.errors import ToolError
@@ -138,6 +139,7 @@ def record_program(
     by_events: bool = False,
     most_launches_per_s: float | None = None,
     replay: bool = False,
+    replay_after: int | None = None,
     out: Path | None = None,
     idle_s: float = 0.0,
 ) -> RecordedProgram:
@@ -153,6 +155,7 @@ def record_program(
         by_events: Whether they are timed by events around their launches, without CUPTI.
         most_launches_per_s: Rate of launches in a process from which on kernels are looked at in turns.
         replay: Whether each kind of kernel is launched again at the end of its process.
+        replay_after: After how many launches of a process, in the place of its end.
         out: The run's folder, empty; None: nothing outlives this process.
         idle_s: For how long the idle power is measured before the command begins.
 
@@ -174,7 +177,7 @@ def record_program(
             kernels=kernels,
             by_events=by_events,
             most_launches_per_s=most_launches_per_s,
-            replay=replay,
+            replay=_replay_plan(boards, replay_after or 0) if replay or replay_after else None,
         )
         idle_ns = clock.now_ns() if idle_s else 0
         clock.sleep_s(idle_s)
@@ -187,7 +190,7 @@ def record_program(
         over_ns = _end_without_replay(log, end_ns)
         if over_ns < end_ns:
             end_ns, log = over_ns, read_launches(folder, over_ns)
-    if replay and not log.replays and not not_followed:
+    if (replay or replay_after) and not log.replays and not not_followed:
         log = replace(log, remarks=(*log.remarks, _NOTHING_REPLAYED))
     if kept is not None and kept.trouble:
         log = replace(log, remarks=(kept.trouble, *log.remarks))
@@ -292,6 +295,7 @@ def energy_of(
         expected: What a measured table expects, by kernel name.
         units: How many of a unit it made, beside and before what it said itself.
     """
+    recorded = without_replays(recorded)
     facts = recorded.facts
     gpus = tuple(
         with_idle(share_of(board, facts.window, recorded.log, expected), board, facts.idle)
@@ -374,7 +378,7 @@ def _environment(
     kernels: bool,
     by_events: bool,
     most_launches_per_s: float | None,
-    replay: bool,
+    replay: ReplayPlan | None,
 ) -> tuple[dict[str, str], str]:
     """Return the command's environment, and why kernels cannot be followed, if so."""
     own = without_injector(os.environ)
@@ -384,7 +388,8 @@ def _environment(
     leaves_cupti = by_events or other_tool(own) is not None
     by_events = leaves_cupti or not cupti
     try:
-        library = build_injector(by_events=by_events or most_launches_per_s is not None, replay=replay)
+        counts = by_events or most_launches_per_s is not None
+        library = build_injector(by_events=counts, replay=replay is not None)
     except ToolError as error:
         return {**own, FOLDER_VARIABLE: str(folder)}, f"kernels are not known: {error}"
     if most_launches_per_s is not None:
@@ -392,16 +397,16 @@ def _environment(
     if by_events:
         return timed(own, library, folder, forced=leaves_cupti), ""
     environment = injected(own, library, cupti, folder)
-    return replaying(environment, folder, _replay_plan(boards)) if replay else environment, ""
+    return environment if replay is None else replaying(environment, folder, replay), ""
 
 
-def _replay_plan(boards: Sequence[Board]) -> ReplayPlan:
+def _replay_plan(boards: Sequence[Board], after: int) -> ReplayPlan:
     """Return for how long kinds are launched again: until the slowest sensor has settled, and longer."""
     sensors = [board.sensors[0] for board in boards]
     settled_s = max(
         max(one.settle_s, one.regulation_s) + SETTINGS.readings * one.refresh_s for one in sensors
     )
-    return ReplayPlan(max(SETTINGS.window_s, settled_s))
+    return ReplayPlan(max(SETTINGS.window_s, settled_s), after=after)
 
 
 def _said(facts: ProgramPart, log: LaunchLog) -> tuple[str, ...]:

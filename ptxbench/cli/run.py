@@ -42,6 +42,7 @@ class _Options:
         by_events: Time kernels by events, where CUPTI is taken or missing: less exact.
         most_launches: Look at kernels in turns where a process launches more a second.
         replay: Launch each kind of kernel again when the program is over, for its energy a launch.
+        replay_after: The same after so many launches of kernels and graphs, while the program waits.
         out: Where to write: a folder, new or empty, for the run and its report.
         kept: Report a run that --out kept; nothing runs.
         trace: Write kernels, power and clock for Perfetto; .gz packs it.
@@ -59,6 +60,7 @@ class _Options:
     by_events: bool = False
     most_launches: Annotated[float | None, Opt(1, 1e9, metavar="PER_S")] = None
     replay: bool = False
+    replay_after: Annotated[int | None, Opt(1, 10**15, metavar="N")] = None
     out: Path | None = None
     kept: Annotated[Path | None, Opt(metavar="RUN", flag="--from")] = None
     trace: Annotated[Path | None, Opt(metavar="FILE")] = None
@@ -163,6 +165,7 @@ def _record(options: _Options) -> RecordedProgram:
         by_events=options.by_events,
         most_launches_per_s=options.most_launches,
         replay=options.replay,
+        replay_after=options.replay_after,
         out=options.out,
         idle_s=options.idle or 0.0,
     )
@@ -181,7 +184,8 @@ def _check_usage(options: _Options) -> None:
         raise click.UsageError("--baseline and --fail-over need each other.")
     if bool(options.words) == (kept is not None):
         raise click.UsageError("Give a command to run, or --from RUN.")
-    if options.replay and (options.no_kernels or options.by_events or kept is not None):
+    replay = options.replay or options.replay_after is not None
+    if replay and (options.no_kernels or options.by_events or kept is not None):
         raise click.UsageError(
             "--replay needs the kernels of a command that runs, by CUPTI: leave out --no-kernels, --by-events"
             " and --from."

@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 
+import numpy as np
 import pytest
 from test_injector import CC, FAKE, GPUS, SANITIZE
 
@@ -47,10 +48,10 @@ def sanitized(tmp_path_factory):
     return build(folder, *SANITIZE)
 
 
-def play(built, folder, *words, code=CODE, **more):
+def play(built, folder, *words, code=CODE, after=0, **more):
     """Run the program alone and with replay; both must say the same. Return what was launched again."""
     fake, program, library = built
-    plan = ReplayPlan(0.02, 20.0, 0.7)
+    plan = ReplayPlan(0.02, 20.0, 0.7, after)
     plainly = {"PATH": os.environ["PATH"], "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0", **more}
     environment = injected(plainly, library, [fake], folder)
     del environment["LD_PRELOAD"]
@@ -157,6 +158,44 @@ def test_a_replay_that_goes_wrong_ends_and_the_program_with_its_own_code(plain, 
     assert replay.stopped
     # The one that took the most time came first; the others were not reached.
     assert not any(window.kind >= 0 for window in replay.windows)
+
+
+def test_a_program_goes_on_behind_a_replay_after_some_launches(sanitized, tmp_path):
+    log = play(sanitized, tmp_path, "plain", after=300)
+    replay, kinds = told(log)
+    assert {key: kind.calls for key, kind in kinds.items()} == {
+        ("grow", 1): 200,
+        ("copy", 1): 200,
+        ("copy", 2): 7,
+    }
+    assert "first time behind the replay" in kinds["copy", 2].refused
+    assert replay.of(kinds["copy", 2].number, GPUS[0]) is None
+    for name in ("grow", "copy"):
+        assert replay.begin_ns < replay.of(kinds[name, 1].number, GPUS[0]).start_ns < replay.end_ns
+    assert replay.changed_bytes == 0
+    (launches,) = log.by_gpu.values()
+    assert len(launches) == 407
+    assert np.count_nonzero(launches.start_ns > replay.end_ns) == 107
+    assert all(kind.seen == kind.calls for kind in kinds.values())
+
+
+def test_a_program_of_too_few_launches_is_not_replayed_and_it_is_said(plain, tmp_path):
+    log = play(plain, tmp_path, "plain", after=1000)
+    assert log.replays == ()
+    assert any("nothing can be launched again: the program made 407 launches" in one for one in log.remarks)
+
+
+def test_a_replay_that_hangs_while_the_program_goes_on_ends_it_with_a_line(plain, tmp_path):
+    fake, program, library = plain
+    environment = injected({"PATH": os.environ["PATH"]}, library, [fake], tmp_path)
+    del environment["LD_PRELOAD"]
+    environment = replaying(environment, tmp_path, ReplayPlan(0.02, 20.0, 0.5, 1401))
+    # The host sets the word anew before each launch, and only then.
+    ended = subprocess.run(
+        (program, "hangs within"), env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 124
+    assert ended.stderr.startswith("ptxbench: the program is ended, as a kernel")
 
 
 def test_what_a_kernel_prints_is_printed_once(plain, tmp_path):

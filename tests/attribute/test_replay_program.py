@@ -38,13 +38,14 @@ NOTHING_S = 1.5e-6
 CHANGING, UNDO_S, UNDO_W = "norm", 6e-6, 260.0
 
 
-def program(refused="", seen_factor=1.0, wrong_w=0.0):
+def program(refused="", seen_factor=1.0, wrong_w=0.0, share_before=1.0):
     """Return a run of steps and what was launched again, and the true energy of each kernel and of the steps.
 
     Args:
         refused: A kernel that was not launched again.
         seen_factor: How much longer the launches took in the program than they do again.
         wrong_w: What the launches again draw more.
+        share_before: Share of the program that comes before the replay.
     """
     made = LoadedGpu()
     (board,) = open_boards(made.gpu)
@@ -63,9 +64,9 @@ def program(refused="", seen_factor=1.0, wrong_w=0.0):
     with recording([board]) as recordings:
         made.gpu.sleep(1.0)
         start_ns, before_j = clock.now_ns(), made.energy_j()
-        made.load(STEPS * step_s, step_w)
-        end_ns, whole_j = clock.now_ns(), made.energy_j() - before_j
-        static_w = whole_j / (STEPS * step_s) - step_w
+        made.load(share_before * STEPS * step_s, step_w)
+        begin_ns, whole_j = clock.now_ns(), made.energy_j() - before_j
+        static_w = whole_j / (share_before * STEPS * step_s) - step_w
         window(SLEEPING, 20e-6, SLEEP_W)
         window(NOTHING_TO_DO, NOTHING_S, NOTHING_W)
         for number, (name, _, time_s, watts) in enumerate(KERNELS):
@@ -76,6 +77,11 @@ def program(refused="", seen_factor=1.0, wrong_w=0.0):
                 window(number, both_s, both_w, 128)
             elif name != refused:
                 window(number, time_s, watts + wrong_w)
+        end_ns = replayed_ns = clock.now_ns()
+        if share_before < 1:
+            before_j = made.energy_j()
+            made.load((1 - share_before) * STEPS * step_s, step_w)
+            end_ns, whole_j = clock.now_ns(), whole_j + made.energy_j() - before_j
         made.gpu.sleep(1.0)
     drawn = recorded_board(recordings[0])
     kinds = tuple(
@@ -90,11 +96,13 @@ def program(refused="", seen_factor=1.0, wrong_w=0.0):
         )
         for number, (name, n, time_s, _) in enumerate(KERNELS)
     )
-    log = LaunchLog(
-        {"": _launches(start_ns)},
-        1,
-        replays=(ProcessReplay("7", end_ns, clock.now_ns(), kinds, tuple(windows), tuple(undos)),),
-    )
+    launches = _launches(start_ns)
+    behind_ns = np.where(launches.start_ns >= begin_ns, replayed_ns - begin_ns, 0)
+    if share_before == 1:
+        end_ns, behind_ns = begin_ns, np.zeros_like(behind_ns)
+    launches = replace(launches, start_ns=launches.start_ns + behind_ns, end_ns=launches.end_ns + behind_ns)
+    again = ProcessReplay("7", begin_ns, replayed_ns, kinds, tuple(windows), tuple(undos))
+    log = LaunchLog({"": launches}, 1, replays=(again,))
     manifest = program_manifest(["p"], 0, (start_ns, end_ns), [drawn.facts], log, is_simulated=True)
     truths = {name: STEPS * n * time_s * (watts + static_w) for name, n, time_s, watts in KERNELS}
     return RecordedProgram(manifest, (drawn,), log), truths, whole_j
@@ -148,6 +156,20 @@ def test_every_kind_has_its_energy_and_they_add_up_to_the_program(whole):
     (gaps,) = [row for row in found.rows if row.kind is None]
     assert gaps.status is Status.OK
     assert gaps.time_s == pytest.approx(STEPS * GAP_S * 14, rel=0.1)
+
+
+def test_a_replay_amid_the_program_is_no_part_of_it(whole):
+    recorded, truths, whole_j = program(share_before=0.5)
+    plain = energy_of(whole[0])
+    found = energy_of(recorded)
+    assert found.time_s == pytest.approx(plain.time_s, rel=1e-3)
+    assert found.energy_j == pytest.approx(whole_j, rel=0.02)
+    ours = profile(recorded)
+    assert ours.is_closed
+    for row in ours.rows:
+        if row.kind:
+            assert row.energy_j == pytest.approx(truths[row.name], rel=0.02)
+    assert "nan" not in page(recorded, found)
 
 
 def test_a_kind_that_was_not_launched_again_keeps_what_the_readings_tell():

@@ -334,6 +334,12 @@ int main(int count, char **words) {
         for (int i = 0; i < 1000; i++) launch(what[0] == 'h' ? 2 : 4, 1, x, 0);
         ((uint64_t *)x)[0] = 0;
     }
+    for (int i = 0; !strcmp(what, "hangs within") && i < 1000; i++) {
+        ((uint64_t *)x)[0] = 1;
+        launch(2, 1, x, 0);
+        ((uint64_t *)x)[0] = 0;
+        launch(1, 1, y, x);
+    }
     if (!strcmp(what, "crash")) {
         static int one = 1;
         *(int **)x = &one;

@@ -107,7 +107,7 @@ static struct {
 
 static struct {
     int bin, text, ranges, is_on, is_off;
-    volatile int is_ending; /* kernels are no longer looked at */
+    volatile int is_replaying; /* kernels are not looked at meanwhile */
     pid_t pid;
     pthread_mutex_t lock;
     uint64_t devices_said, begin_ns, seen, launched;
@@ -469,7 +469,7 @@ static void say_turn(int is_off) {
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
     uint64_t before = 0, before_ns = now_ns();
-    while (state.is_on && !state.is_ending && getpid() == state.pid) {
+    while (state.is_on && getpid() == state.pid) {
         struct timespec slice = {0, SLICE_MS * 1000000};
         nanosleep(&slice, NULL);
         cupti.flush_all(0);
@@ -480,7 +480,7 @@ static void *limit_rate(void *limit) {
         before = seen;
         before_ns = at_ns;
         /* While another tool wants kernels, none is left out. */
-        if (rate <= most || other.kinds) continue;
+        if (rate <= most || other.kinds || state.is_replaying) continue;
         say_turn(1);
         if (cupti.disable(KIND_CONCURRENT_KERNEL)) {
             say_turn(0);
@@ -490,7 +490,7 @@ static void *limit_rate(void *limit) {
         if (off_s > 2) off_s = 2;
         struct timespec pause = {(time_t)off_s, (long)((off_s - (double)(time_t)off_s) * 1e9)};
         nanosleep(&pause, NULL);
-        if (!state.is_ending) cupti.enable(KIND_CONCURRENT_KERNEL);
+        if (!state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
         say_turn(0);
         before_ns = now_ns();
     }

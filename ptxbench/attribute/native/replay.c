@@ -2,8 +2,9 @@
  *
  * CUPTI's driver callbacks show every launch, graph and allocation. Launches of one function and launch shape
  * are a kind; the parameters of its last launches are kept, and those of all kernels of a graph. When the
- * program exits, while its memory is still there, all memory of the context is saved. Each kind is launched for
- * PTXBENCH_REPLAY's window, with the memory restored before. PID-NS.replay says what ran when:
+ * program exits, while its memory is still there, or after so many launches, all memory of the context is saved.
+ * Each kind is launched for PTXBENCH_REPLAY's window, with the memory restored before. PID-NS.replay says what
+ * ran when, and at the end of the program once more which kinds there are:
  *
  *   begin NS, end NS        the program is over before, and goes on to end behind; the last begin counts
  *   kind K NAME DEVICE CALLS, then grid, block, shared bytes, cluster, is cooperative, is programmatic,
@@ -28,6 +29,7 @@ enum { MOST_KINDS = 4096, MOST_INSTANCES = 128, MOST_EXECS = 512, MOST_ATTRIBUTE
 enum { MOST_NODES = 1024, GRAPH_NS = 2000000, SLEEPS = 128, MOST_SEEN = 1 << 14, GRACE_MS = 10000 };
 enum { IDLE = -1, GAPS = -2, UNDOING = -3, EVERY = -1 };
 enum { UNDOS = 32, DIGEST_THREADS = 256, PIECE = 1 << 20, MOST_COPIED = 1 << 30 };
+enum { GIVEN_UP = 124 }; /* as of timeout */
 enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, FILE_NOT_FOUND = 301, NOT_FOUND = 500 };
 enum { DOMAIN_DRIVER = 1, SITE_ENTER = 0, SITE_EXIT = 1 };
 enum { NODE_KERNEL = 0, NODE_GRAPH = 4, NODE_ALLOCATES = 10 };
@@ -216,6 +218,8 @@ struct piece {
 static struct {
     int is_on, is_over, file, device;
     double window_s, limit_s, hang_s;
+    uint64_t after, launches; /* of kernels and graphs: from how many on it replays, 0: at the end; so far */
+    int in_flight; /* calls of other threads that have begun */
     regex_t waits; /* names of kernels that wait for other GPUs */
     int has_waits;
     pthread_mutex_t lock;
@@ -636,6 +640,7 @@ static void on_kernel(const struct record *record, uint32_t name) {
 }
 
 static void at_end_of_program(int status, void *unused);
+static void replay_now(int status);
 
 static void register_end(void) {
     static int is_registered;
@@ -690,6 +695,7 @@ static void after_call(uint32_t id, const struct call *call) {
         if (is_captured(by->stream, id == ID_LAUNCH_PTSZ || id == ID_COOPERATIVE_PTSZ)) return;
         launched(call, by->function, by->shape, NULL, 0, by->parameters, is_cooperative ? NULL : by->extra,
                  is_cooperative);
+        replay.launches++;
         register_end();
         return;
     }
@@ -698,6 +704,7 @@ static void after_call(uint32_t id, const struct call *call) {
         if (is_captured(by->config->stream, id == ID_LAUNCH_EX_PTSZ)) return;
         launched(call, by->function, by->config->shape, by->config->attributes, by->config->count,
                  by->parameters, by->extra, 0);
+        replay.launches++;
         register_end();
         return;
     }
@@ -710,7 +717,10 @@ static void after_call(uint32_t id, const struct call *call) {
         return;
     case ID_GRAPH: case ID_GRAPH_PTSZ: {
         struct exec *exec = exec_of((void *)words[0]);
-        if (exec && !is_captured((void *)words[1], id == ID_GRAPH_PTSZ)) exec->launches++;
+        if (exec && !is_captured((void *)words[1], id == ID_GRAPH_PTSZ)) {
+            exec->launches++;
+            replay.launches++;
+        }
         register_end();
         return;
     }
@@ -750,13 +760,18 @@ static void after_call(uint32_t id, const struct call *call) {
 static void on_call(void *unused, uint32_t domain, uint32_t id, const struct call *call) {
     (void)unused;
     if (domain != DOMAIN_DRIVER || within || replay.is_over || getpid() != state.pid) return;
-    if (call->site == SITE_ENTER ? !ends_something(id) : call->result && *call->result) return;
+    int is_begin = call->site == SITE_ENTER;
+    /* Where it replays while the program goes on, other threads wait. */
+    if (replay.after && !is_begin) __atomic_fetch_sub(&replay.in_flight, 1, __ATOMIC_RELAXED);
+    if (is_begin ? !replay.after && !ends_something(id) : call->result && *call->result) return;
     within = 1; /* What is called here is not the program's. */
     pthread_mutex_lock(&replay.lock);
-    if (call->site == SITE_ENTER)
+    if (is_begin && replay.after) __atomic_fetch_add(&replay.in_flight, 1, __ATOMIC_RELAXED);
+    if (is_begin)
         before_call(id, call);
     else
         after_call(id, call);
+    if (!is_begin && replay.after && replay.launches >= replay.after && !replay.is_done) replay_now(-1);
     pthread_mutex_unlock(&replay.lock);
     within = 0;
 }
@@ -1292,12 +1307,11 @@ static void *replay_all(void *unused) {
         if (i && replay.kinds[i - 1].shape.context == context) continue;
         if (!is_gone(context) && !cu.cuCtxSetCurrent(context)) cu.cuCtxSynchronize();
     }
-    /* From here on nothing is traced: it would slow the replay down. */
-    state.is_ending = 1;
+    /* Meanwhile nothing is traced: it would slow the replay down. */
+    state.is_replaying = 1;
     cupti.flush_all(1);
-    cupti.flush_period(0);
     cupti.disable(KIND_CONCURRENT_KERNEL);
-    callbacks.unsubscribe(callbacks.subscriber);
+    if (!replay.after) callbacks.unsubscribe(callbacks.subscriber);
     tell("begin %llu\n", (unsigned long long)now_ns());
     tell_seen();
     struct turn *turns = calloc(replay.count + 1, sizeof *turns);
@@ -1343,10 +1357,7 @@ static void on_crash(int number) {
     for (;;) pause();
 }
 
-static void on_stop(int number) {
-    (void)number;
-    replay.is_stopped = 1;
-}
+static void on_stop(int number) { replay.is_stopped = number; }
 
 /* What hangs on the GPU may hold up the program's own end, too. */
 static void *end_for_certain(void *unused) {
@@ -1392,10 +1403,46 @@ static int is_shared(void) {
     return found;
 }
 
+/* Replays in a thread of its own, and waits for it, as long as it goes on. */
+static void run_replay(int status) {
+    pthread_t guard;
+    int is_hanging = 0;
+    expect(0);
+    if (pthread_create(&replay.thread, NULL, replay_all, NULL)) return;
+    while (!replay.is_done && !replay.is_crashed && !is_hanging) {
+        struct timespec look = {0, 2000000};
+        nanosleep(&look, NULL);
+        is_hanging = now_ns() > replay.until_ns;
+    }
+    if (replay.is_done) {
+        pthread_join(replay.thread, NULL);
+        return;
+    }
+    const char *why = is_hanging ? "it does not end when it is launched again" : "it crashes when it is launched again";
+    if (replay.kind_now >= 0) tell("refused %d %s\n", replay.kind_now, why);
+    tell("stopped %s\n", is_hanging ? "a launch did not end" : "a launch crashed");
+    if (status >= 0) {
+        if (pthread_create(&guard, NULL, end_for_certain, NULL)) _exit(status);
+        return;
+    }
+    static const char words[] = "ptxbench: the program is ended, as a kernel that was launched again did not end\n";
+    put(2, words, sizeof words - 1);
+    _exit(GIVEN_UP);
+}
+
+/* Replays, with signals and output held back.
+ *
+ * status: The exit code of the program; -1 where it goes on afterwards. */
 static void replay_now(int status) {
     enum { CRASHES = 5, STOPS = 3 };
     static const int numbers[CRASHES + STOPS] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGINT, SIGTERM, SIGHUP};
     struct sigaction before[CRASHES + STOPS];
+    int outputs[2] = {-1, -1};
+    replay.file = open_file(getenv("PTXBENCH_LAUNCHES"), state.begin_ns, "replay");
+    uint64_t launched = state.launched;
+    tell("begin %llu\n", (unsigned long long)now_ns());
+    if (replay.left_out) tell("stopped kinds or graphs were too many: %u were left out\n", replay.left_out);
+    replay.is_shared = is_shared();
     replay.status = status;
     replay.kind_now = -1;
     for (int i = 0; i < CRASHES + STOPS; i++) {
@@ -1403,30 +1450,19 @@ static void replay_now(int status) {
         sigaction(numbers[i], NULL, before + i);
         if (before[i].sa_handler != SIG_IGN) sigaction(numbers[i], &own, NULL);
     }
-    /* What a kernel prints, it printed already. */
+    /* What a kernel prints, it printed already. While the program goes on, its other threads may print. */
     fflush(NULL);
-    int outputs[2] = {dup(1), dup(2)}, nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    for (int i = 0; i < 2 && nowhere >= 0; i++)
+    int nowhere = status < 0 ? -1 : open("/dev/null", O_WRONLY | O_CLOEXEC);
+    for (int i = 0; i < 2 && nowhere >= 0; i++) {
+        outputs[i] = dup(i + 1);
         if (outputs[i] >= 0) dup2(nowhere, i + 1);
-    expect(0);
-    pthread_t guard;
-    int is_hanging = 0;
-    if (pthread_create(&replay.thread, NULL, replay_all, NULL) == 0) {
-        while (!replay.is_done && !replay.is_crashed && !is_hanging) {
-            struct timespec look = {0, 2000000};
-            nanosleep(&look, NULL);
-            is_hanging = now_ns() > replay.until_ns;
-        }
-        if (replay.is_done) {
-            pthread_join(replay.thread, NULL);
-        } else {
-            const char *why = is_hanging ? "it does not end when it is launched again"
-                                         : "it crashes when it is launched again";
-            if (replay.kind_now >= 0) tell("refused %d %s\n", replay.kind_now, why);
-            tell("stopped %s\n", is_hanging ? "a launch did not end" : "a launch crashed");
-            if (pthread_create(&guard, NULL, end_for_certain, NULL)) _exit(status);
-        }
     }
+    for (int i = 0; i < 1000 && __atomic_load_n(&replay.in_flight, __ATOMIC_RELAXED) > 0; i++) {
+        struct timespec look = {0, 1000000};
+        nanosleep(&look, NULL);
+    }
+    run_replay(status);
+    replay.is_done = 1;
     fflush(NULL);
     for (int i = 0; i < 2; i++)
         if (outputs[i] >= 0) {
@@ -1435,6 +1471,13 @@ static void replay_now(int status) {
         }
     if (nowhere >= 0) close(nowhere);
     for (int i = 0; i < CRASHES + STOPS; i++) sigaction(numbers[i], before + i, NULL);
+    state.launched = launched;
+    if (status < 0) {
+        cupti.enable(KIND_CONCURRENT_KERNEL);
+        state.is_replaying = 0;
+    }
+    tell("end %llu\n", (unsigned long long)now_ns());
+    if (status < 0 && replay.is_stopped) raise(replay.is_stopped);
 }
 
 static void at_end_of_program(int status, void *unused) {
@@ -1443,21 +1486,29 @@ static void at_end_of_program(int status, void *unused) {
     pthread_mutex_lock(&replay.lock);
     replay.is_over = 1;
     pthread_mutex_unlock(&replay.lock);
-    replay.file = open_file(getenv("PTXBENCH_LAUNCHES"), state.begin_ns, "replay");
-    uint64_t launched = state.launched;
-    tell("begin %llu\n", (unsigned long long)now_ns());
-    if (replay.left_out) tell("stopped kinds or graphs were too many: %u were left out\n", replay.left_out);
-    replay.is_shared = is_shared();
-    replay_now(status);
-    state.launched = launched;
-    tell("end %llu\n", (unsigned long long)now_ns());
+    if (!replay.after) {
+        replay_now(status);
+        return;
+    }
+    if (!replay.is_done) {
+        say("noreplay the program made %llu launches\n", (unsigned long long)replay.launches);
+        return;
+    }
+    cupti.flush_all(1);
+    tell_seen();
+    for (uint32_t i = 0; i < replay.count; i++)
+        if (calls_of(i)) tell_kind(i);
 }
 
 /* Starts to look at what the program does; whatever fails is said, and the program goes on without. */
 static void start_replay(void) {
     const char *settings = getenv("PTXBENCH_REPLAY"), *waits = getenv("PTXBENCH_REPLAY_NOT");
     double window_ms = 0;
-    if (!settings || sscanf(settings, "%lf %lf %lf", &window_ms, &replay.limit_s, &replay.hang_s) != 3) return;
+    unsigned long long after = 0;
+    if (!settings ||
+        sscanf(settings, "%lf %lf %lf %llu", &window_ms, &replay.limit_s, &replay.hang_s, &after) != 4)
+        return;
+    replay.after = after;
     replay.window_s = window_ms / 1e3;
     replay.has_waits = waits && !regcomp(&replay.waits, waits, REG_EXTENDED | REG_ICASE | REG_NOSUB);
     void *library = open_cupti(), *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);

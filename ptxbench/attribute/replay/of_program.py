@@ -18,6 +18,7 @@ from ptxbench.attribute.attribution import Share
 from ptxbench.attribute.launches import busy_spans, no_launches
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
+from ptxbench.attribute.replay.cut import without_replays
 from ptxbench.attribute.replay.kinds import Kind
 from ptxbench.attribute.replay.plan import SETTINGS, ReplaySettings
 from ptxbench.attribute.replay.profile import (
@@ -81,27 +82,27 @@ def program_profiles(
         settings: When rows count as measured.
     """
     found = []
-    for board, gpu in zip(recorded.boards, program.gpus, strict=True):
+    alone = without_replays(recorded)
+    for board, own, gpu in zip(recorded.boards, alone.boards, program.gpus, strict=True):
         groups = [
             _Group(process, kinds)
             for process in recorded.facts.replays
             if (kinds := tuple(kind for kind in process.kinds if kind.gpu == board.facts.uuid))
         ]
         if any(one.beside for one in groups):
-            found.append(_profile(recorded, board, gpu, groups, settings))
+            found.append(_profile(board, _busy(alone, own), gpu, groups, settings))
     return tuple(found)
 
 
 def _profile(
-    recorded: RecordedProgram,
     board: RecordedBoard,
+    busy: StepEnergy,
     gpu: GpuShare,
     groups: Sequence[_Group],
     settings: ReplaySettings,
 ) -> Profile:
     uuid = board.facts.uuid
     windows = _Windows(board, [one for group in groups for one in group.process.every if one.gpu == uuid])
-    busy = _busy(recorded, board)
     idle, gaps = map(windows.of, next(one.beside for one in groups if one.beside))
     rows = [_row(kind, group, gpu, busy, idle, windows) for group in groups for kind in group.kinds]
     plain, notes = with_gaps(rows, busy, _gap_power(rows, busy, idle, gaps))
@@ -114,7 +115,7 @@ def _profile(
     return called(
         Profile(
             board.facts.name,
-            recorded.facts.is_simulated,
+            not board.facts.uuid,
             busy,
             by_size(plain),
             idle.power_w,

@@ -183,13 +183,17 @@ def _take_numbers(
     elif word == "changed":
         found.changed_bytes = max(found.changed_bytes, 0) + numbers[0]
     elif word == "kind":
+        # What comes behind the end of the replay is of the whole program, and counts.
         kind = _kind(numbers, names, devices)
-        found.kinds[kind.number], found.gpu = kind, kind.gpu
+        before = found.kinds.get(kind.number)
+        if before is None and found.end_ns is not None:
+            before = replace(kind, refused="it was launched for the first time behind the replay")
+        found.kinds[kind.number] = kind if before is None else replace(kind, refused=before.refused)
+        found.gpu = kind.gpu
     elif word == "seen":
         name, device, count, total_ns, *shape = numbers
         key = (names.get(name, ""), devices.get(device, ""), tuple(shape))
-        before, before_s = found.seen.get(key, (0, 0.0))
-        found.seen[key] = (before + count, before_s + total_ns * 1e-9)
+        found.seen[key] = (count, total_ns * 1e-9)
     else:
         number, *rest = numbers
         window = ReplayWindow(number, found.gpu, *rest)
