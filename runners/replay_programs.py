@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -24,6 +25,10 @@ KERNELS = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <chrono>
+static double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 __global__ void triad(float *to, const float *a, const float *b, int n) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
     to[i] = a[i] + 0.5f * b[i];
@@ -33,7 +38,7 @@ __global__ void multiply_add(float *x, int rounds) {
   float a = x[i], b = a + 1, c = a + 2, d = a + 3;
   for (int n = 0; n < rounds; n++) { a = a * .999f + b * .001f; b = b * .999f + c * .001f;
     c = c * .999f + d * .001f; d = d * .999f + a * .001f; }
-  x[i] = a + .1f * (b + c + d) / 3;
+  x[i] = (a + .1f * (b + c + d) / 3) / 1.1f;
 }
 __global__ void doubled(float *x, int n) { /* runs away when it is launched again and again */
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -50,7 +55,7 @@ __global__ void gathered(float *to, const float *from, const int *index, int n) 
 struct Inner { volatile int *flag; float *x; };
 __global__ void waits(Inner *inner) { while (!*inner->flag) {} inner->x[threadIdx.x] += 1; }
 __global__ void cooperates(float *x) { cooperative_groups::this_grid().sync(); x[threadIdx.x] += 1; }
-__global__ void prints(float *x) { if (!threadIdx.x) printf("printed by a kernel %g\n", x[0] * 0); }
+__global__ void prints(float *x) { if (!threadIdx.x) printf("printed by a kernel %d\n", x[0] > 0); }
 static unsigned long long hash = 14695981039346656037ull;
 static void look(const void *device, size_t size) {
   unsigned char *host = (unsigned char *)malloc(size);
@@ -80,6 +85,8 @@ int main(int count, char **words) {
     gathered<<<n / 16 / 256, 256, 0, stream>>>(to, b, index, n / 16);
   };
   cudaGraph_t graph; cudaGraphExec_t exec;
+  step(); cudaStreamSynchronize(stream);
+  double begun = seconds();
   if (!strcmp(what, "graph")) {
     cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
     for (int i = 0; i < 4; i++) step();
@@ -87,6 +94,8 @@ int main(int count, char **words) {
     cudaGraphInstantiate(&exec, graph, 0);
     for (int i = 0; i < steps / 4; i++) cudaGraphLaunch(exec, stream);
   } else for (int i = 0; i < steps; i++) step();
+  cudaStreamSynchronize(stream);
+  fprintf(stderr, "loop %.4f s\n", seconds() - begun);
   if (!strcmp(what, "odd")) {
     cudaMallocManaged(&managed, 1 << 20); cudaMallocHost(&mapped, 1 << 20); cudaMalloc(&freed, 1 << 20);
     memset(managed, 0, 1 << 20); memset(mapped, 0, 1 << 20);
@@ -119,7 +128,7 @@ int main(int count, char **words) {
 }
 """
 DECODE = """
-import hashlib, os, sys
+import hashlib, os, sys, time
 sys.path[:0] = [sys.argv[3], os.path.dirname(sys.argv[3])]
 import torch
 from profile_steps import _decode
@@ -135,12 +144,17 @@ if sys.argv[1] == "graph":
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         tokens = step()
+    torch.cuda.synchronize()
+    begun = time.monotonic()
     for _ in range(int(sys.argv[2])):
         graph.replay()
 else:
+    torch.cuda.synchronize()
+    begun = time.monotonic()
     for _ in range(int(sys.argv[2])):
         tokens = step()
 torch.cuda.synchronize()
+print(f"loop {time.monotonic() - begun:.4f} s", file=sys.stderr)
 print(hashlib.sha256(tokens.cpu().numpy().tobytes()).hexdigest()[:16])
 """
 ROOT = Path(__file__).resolve().parents[1]
@@ -155,11 +169,13 @@ class Program:
         words: Its command.
         exit_code: What it ends with.
         replay: How it is replayed.
+        is_traced: Whether it runs under `ptxbench run` without replay as well.
     """
 
     words: tuple[str, ...]
     exit_code: int = 0
     replay: tuple[str, ...] = ("--replay",)
+    is_traced: bool = False
 
 
 def main() -> int:
@@ -179,7 +195,8 @@ def main() -> int:
                 summary[name] = _measured(name, programs[name], Path(folder), asked.out, tar)
                 (asked.out / "summary.json").write_text(json.dumps(summary, indent=1))
     for name, found in summary.items():
-        _say(asked.out, f"{name}: {found}")
+        closures = [one["closure"] for one in found.pop("replay", [])]
+        _say(asked.out, f"{name}: {found}, closure {closures}")
     return 0 if all(one["is_same"] for one in summary.values()) else 1
 
 
@@ -193,37 +210,47 @@ def _programs(work: Path, out: Path) -> dict[str, Program]:
     decode = (sys.executable, str(work / "decode.py"))
     here = str(ROOT / "runners")
     return {
-        "eager": Program((kernels, "eager", "12000"), 3),
-        "graph": Program((kernels, "graph", "12000"), 3),
-        "decode-graph": Program((*decode, "graph", "1500", here)),
-        "decode-eager": Program((*decode, "eager", "400", here)),
-        "frees": Program((kernels, "frees", "8000"), 3, ("--replay-after", "20000")),
+        "decode-graph": Program((*decode, "graph", "1000", here), is_traced=True),
+        "decode-eager": Program((*decode, "eager", "300", here), is_traced=True),
+        "eager": Program((kernels, "eager", "6000"), 3),
+        "frees": Program((kernels, "frees", "6000"), 3, ("--replay-after", "15000")),
+        "graph": Program((kernels, "graph", "6000"), 3),
         "odd": Program((kernels, "odd", "2000"), 3),
         "hang": Program((kernels, "hang", "2000"), 3),
     }
 
 
 def _measured(name: str, program: Program, work: Path, out: Path, tar: tarfile.TarFile) -> dict[str, Any]:
-    """Run a program alone and with replay, and return what differs and what came out."""
+    """Run a program alone, traced and with replay, and return what differs and what came out."""
+    ptxbench = [sys.executable, "-m", "ptxbench", "run"]
     run = work / name
-    command = [sys.executable, "-m", "ptxbench", "run", *program.replay, "--out", str(run), "--"]
     alone_s, alone = _ran(program.words, out)
-    taken_s, replayed = _ran([*command, *program.words], out)
+    loops_s = {"alone": _loop_s(alone.stderr)}
+    if program.is_traced:
+        loops_s["run"] = _loop_s(_ran([*ptxbench, "--", *program.words], out)[1].stderr)
+    taken_s, replayed = _ran([*ptxbench, *program.replay, "--out", str(run), "--", *program.words], out)
+    loops_s["replay"] = _loop_s(replayed.stderr)
     codes = (program.exit_code, alone.returncode, replayed.returncode)
     found: dict[str, Any] = {
         "is_same": alone.stdout == replayed.stdout and len(set(codes)) == 1,
         "codes": codes,
         "alone_s": round(alone_s, 2),
         "taken_s": round(taken_s, 2),
+        "loops_s": loops_s,
     }
     if not (run / "energy.json").exists():
         return {**found, "is_same": False}
-    tar.add(run, arcname=name)
+    # Launches of a million kernels are megabytes.
+    tar.add(run, arcname=name, filter=lambda one: None if one.name.endswith("launches.parquet") else one)
     report = json.loads((run / "energy.json").read_text())
-    found["program_s"] = round(report["time_s"], 3)
-    for one in report.get("replay", []):
-        found |= {"closure": one["closure"], "wall_s": one["wall_s"], "rows": len(one["rows"])}
-    return found
+    found |= {"program_s": round(report["time_s"], 3), "energy_j": report["energy_j"]}
+    return {**found, "replay": report.get("replay", []), "remarks": report["remarks"]}
+
+
+def _loop_s(said: str) -> float | None:
+    """Return how long the program said that its loop took, s."""
+    found = re.search(r"^loop ([0-9.]+) s$", said, re.MULTILINE)
+    return float(found[1]) if found else None
 
 
 def _ran(words: Any, out: Path) -> tuple[float, subprocess.CompletedProcess[str]]:

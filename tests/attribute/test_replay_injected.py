@@ -119,6 +119,7 @@ def test_the_kernels_of_a_graph_are_kinds(sanitized, tmp_path):
         ("peer", "memory of another GPU"),
         ("ipc", "memory of another process"),
         ("freed", "freed before the program ended"),
+        ("reused", "freed before the program ended"),
         ("nccl", "may wait for another GPU"),
         ("cooperative", "cooperative launch"),
     ],
@@ -130,6 +131,12 @@ def test_what_cannot_be_launched_again_is_refused_alone(plain, tmp_path, what, w
     assert why in refused[0].refused
     assert replay.of(refused[0].number, GPUS[0]) is None
     assert sum(replay.of(kind.number, GPUS[0]) is not None for kind in kinds.values()) == len(kinds) - 1
+
+
+def test_what_soon_changes_no_more_is_written_back_all_the_same(plain, tmp_path):
+    # A round of 128 halvings ends at nought, as does the next one.
+    replay, kinds = told(play(plain, tmp_path, "halves"))
+    assert replay.of(kinds["halve", 1].number, GPUS[0]).undone > 0
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,16 @@ def test_page_and_stacks_have_the_kernels_by_themselves(whole):
     assert sum(one.energy_j for one in stacks) == pytest.approx(gpu.energy_j, rel=0.05)
 
 
+def test_a_program_of_many_kinds_shows_the_largest_and_counts_the_rest(whole):
+    recorded, _, _ = whole
+    found = without_kernels(recorded)
+    many = replace(found, rows=tuple(replace(found.rows[0], name=f"k{n}") for n in range(33)))
+    said = str(many)
+    assert "k29" in said
+    assert "k30" not in said
+    assert "and 3 kinds more" in said
+
+
 def test_the_report_is_kept_and_worked_out_again(whole, tmp_path, capfd):
     recorded, _, _ = whole
     energy = energy_of(recorded)

@@ -85,9 +85,10 @@ static void seen(const char *name, const unsigned *shape, uint64_t start, uint64
 /* Memory: 1 is pinned on the host, 2 on the device, 3 managed, 4 of another GPU. */
 static struct { uint64_t start, size; int type; } memory[256];
 static int memories;
+static struct { uint64_t start; size_t size; } spare; /* what was freed last is given next */
 static int made(uint64_t *to, size_t bytes, int type) {
-    if (getenv("FAKE_NO_ROOM") && bytes > 1 << 20 && memories > 2) return 2;
-    *to = (uint64_t)calloc(1, bytes);
+    *to = bytes <= spare.size ? spare.start : (uint64_t)calloc(1, bytes);
+    if (*to == spare.start) spare.size = 0;
     for (int i = 0; i <= memories && i < 256; i++)
         if (i == memories || !memory[i].start) {
             memory[i].start = *to, memory[i].size = bytes, memory[i].type = type;
@@ -98,7 +99,8 @@ static int made(uint64_t *to, size_t bytes, int type) {
 }
 static int gone(uint64_t start) {
     for (int i = 0; i < memories; i++)
-        if (memory[i].start == start) return memory[i].start = 0, free((void *)start), 0;
+        if (memory[i].start == start)
+            return spare.start = start, spare.size = memory[i].size, memory[i].start = 0, 0;
     return 1;
 }
 int cuMemAlloc_v2(uint64_t *to, size_t bytes) {
@@ -271,6 +273,12 @@ static int grow(void **p) {
     for (int i = 0; i < WORDS; i++) to[i] = to[i] * 3 + *(uint32_t *)p[1];
     return busy();
 }
+/* Ends at nought after some launches. */
+static int halve(void **p) {
+    uint64_t *to = *(uint64_t **)p[0];
+    for (int i = 0; i < WORDS; i++) to[i] /= 2;
+    return busy();
+}
 static int copy(void **p) { return memcpy(*(void **)p[0], *(void **)p[1], bytes), busy(); }
 /* Waits for a word of memory, as one that waits for the host. */
 static int wait_for(void **p) {
@@ -284,7 +292,8 @@ static int fail(void **p) { return **(uint64_t **)p[0] ? busy() : 700; }
 static int say(void **p) { return (void)p, puts("said by a kernel"), fflush(stdout), busy(); }
 static struct function kernels[] = {
     {"grow", grow, 2, {8, 4}}, {"copy", copy, 2, {8, 8}}, {"wait_for", wait_for, 1, {8}},
-    {"follow", follow, 1, {8}}, {"fail", fail, 1, {8}}, {"say", say, 1, {8}}, {"ncclDevKernel_AllReduce", copy, 2, {8, 8}}};
+    {"follow", follow, 1, {8}}, {"fail", fail, 1, {8}}, {"say", say, 1, {8}}, {"ncclDevKernel_AllReduce", copy, 2, {8, 8}},
+    {"halve", halve, 1, {8}}};
 static int launch(int which, unsigned grid, uint64_t a, uint64_t b) {
     void *parameters[] = {&a, &b};
     return cuLaunchKernel(kernels + which, grid, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL);
@@ -306,7 +315,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "mapped")) fake_memory(&other, bytes, 1);
     if (!strcmp(what, "peer")) fake_memory(&other, bytes, 4);
     if (!strcmp(what, "ipc")) cuIpcOpenMemHandle_v2(&other, 5), bytes = 4096;
-    if (!strcmp(what, "freed")) cuMemAlloc_v2(&other, bytes);
+    if (!strcmp(what, "freed") || !strcmp(what, "reused")) cuMemAlloc_v2(&other, bytes);
     if (!strcmp(what, "graph")) {
         void *stream, *graph, *exec;
         struct config config = {{2, 1, 1, 64, 1, 1, 0}, NULL, NULL, 0};
@@ -322,7 +331,10 @@ int main(int count, char **words) {
         for (int i = 0; i < 7; i++) launch(1, 2, y, x);
     }
     if (other) launch(1, 3, other, x);
-    if (!strcmp(what, "freed")) cuMemFree_v2(other);
+    if (!strcmp(what, "freed") || !strcmp(what, "reused")) cuMemFree_v2(other);
+    if (!strcmp(what, "reused")) cuMemAlloc_v2(&other, 64);
+    if (!strcmp(what, "halves"))
+        for (int i = 0; i < 200; i++) ((uint64_t *)y)[5] = 1ul << 63, launch(7, 1, y, 0);
     if (!strcmp(what, "nccl")) launch(6, 1, y, x);
     if (!strcmp(what, "cooperative")) {
         void *parameters[] = {&y, &x};

@@ -28,7 +28,7 @@
 enum { MOST_KINDS = 4096, MOST_INSTANCES = 128, MOST_EXECS = 512, MOST_ATTRIBUTES = 8, MOST_PARAMETERS = 1024 };
 enum { MOST_NODES = 1024, GRAPH_NS = 2000000, SLEEPS = 128, MOST_SEEN = 1 << 14, GRACE_MS = 10000 };
 enum { IDLE = -1, GAPS = -2, UNDOING = -3, EVERY = -1 };
-enum { UNDOS = 32, DIGEST_THREADS = 256, PIECE = 1 << 20, MOST_COPIED = 1 << 30 };
+enum { MOST_REGISTERED = 1000, UNDOS = 32, DIGEST_THREADS = 256, PIECE = 1 << 20, MOST_COPIED = 1 << 30 };
 enum { GIVEN_UP = 124 }; /* as of timeout */
 enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, FILE_NOT_FOUND = 301, NOT_FOUND = 500 };
 enum { DOMAIN_DRIVER = 1, SITE_ENTER = 0, SITE_EXIT = 1 };
@@ -160,6 +160,7 @@ static struct { DRIVER(MEMBER) } cu;
 
 struct function {
     void *handle, *owner;
+    struct function *same; /* the one of its name and parameters that was known before, by another handle */
     uint32_t name;
     int is_gone, is_known; /* its code was unloaded; the sizes of its parameters are known */
     size_t bytes, count;
@@ -178,7 +179,7 @@ struct kind {
     struct attribute attributes[MOST_ATTRIBUTES];
     unsigned attribute_count;
     uint64_t calls;  /* launches one by one */
-    uint8_t *ring;   /* parameters of the last of them, each of `size` bytes */
+    uint8_t *ring;   /* parameters of the last of them, each of `size` bytes behind the serial that then was */
     size_t size, room;
     const char *refused;
 };
@@ -190,14 +191,14 @@ struct node {
 };
 struct exec {
     void *handle;
-    uint64_t launches;
+    uint64_t launches, serial; /* that was when it was launched last */
     size_t count;
     struct node *nodes;
     int is_changed, allocates, is_destroyed;
 };
 enum place { DEVICE, MANAGED, FOREIGN };
 struct allocation {
-    uint64_t start, size;
+    uint64_t start, size, serial; /* how many there had been when it was made */
     enum place place;
 };
 struct seen {
@@ -231,6 +232,7 @@ static struct {
     size_t exec_count;
     struct allocation *live, *ever; /* in order of their addresses */
     size_t live_count, live_room, ever_count, ever_room;
+    uint64_t serial; /* allocations that were made so far */
     void *gone[64]; /* contexts that were destroyed */
     size_t gone_count;
     struct seen *seen;
@@ -302,7 +304,7 @@ static void put_range(struct allocation **ranges, size_t *count, size_t *room, s
 
 static void allocated(uint64_t start, uint64_t size, enum place place) {
     if (!start || !size) return;
-    struct allocation one = {start, size, place};
+    struct allocation one = {start, size, ++replay.serial, place};
     put_range(&replay.live, &replay.live_count, &replay.live_room, one);
     uint64_t end = start + size;
     for (size_t i = range_at(replay.ever, replay.ever_count, start); i < replay.ever_count; i++) {
@@ -366,6 +368,21 @@ static struct function *made_function(void *handle, const char *symbol, int is_k
     return one;
 }
 
+/* Returns whether two handles are of one function: the runtime launches a CUfunction, a graph has its CUkernel. */
+static int is_same(const struct function *one, const struct function *other) {
+    return one->name == other->name && !one->is_gone && one->is_known && other->is_known && one->bytes == other->bytes &&
+           one->count == other->count && !memcmp(one->size, other->size, one->count * sizeof *one->size);
+}
+
+static void at_end_of_program(int status, void *unused);
+
+/* What libraries do at exit, such as to unload their code, is registered before their first launch: each time
+ * that one is launched for the first time this is registered, too, so that it comes before. */
+static void register_end(void) {
+    static int registered;
+    if (registered++ < MOST_REGISTERED) on_exit(at_end_of_program, NULL);
+}
+
 static struct function *function_of(void *handle, const char *symbol, int is_kernel) {
     if (2 * replay.function_count >= replay.function_slots) {
         size_t slots = replay.function_slots ? 2 * replay.function_slots : 1024;
@@ -384,13 +401,17 @@ static struct function *function_of(void *handle, const char *symbol, int is_ker
     }
     size_t at = hash_bytes(&handle, sizeof handle) & (replay.function_slots - 1);
     for (; replay.functions[at]; at = (at + 1) & (replay.function_slots - 1))
-        if (replay.functions[at]->handle == handle && !replay.functions[at]->is_gone) return replay.functions[at];
+        if (replay.functions[at]->handle == handle && !replay.functions[at]->is_gone)
+            return replay.functions[at]->same;
     struct function *one = made_function(handle, symbol, is_kernel);
-    if (one) {
-        replay.functions[at] = one;
-        replay.function_count++;
-    }
-    return one;
+    if (!one) return NULL;
+    one->same = one;
+    for (size_t i = 0; i < replay.function_slots; i++)
+        if (replay.functions[i] && is_same(replay.functions[i], one)) one->same = replay.functions[i]->same;
+    replay.functions[at] = one;
+    replay.function_count++;
+    register_end();
+    return one->same;
 }
 
 static void unloaded(void *owner) {
@@ -492,13 +513,15 @@ static void launched(
         size_t stored = kind->calls < MOST_INSTANCES ? (size_t)kind->calls : MOST_INSTANCES;
         if (stored == kind->room && kind->room < MOST_INSTANCES) {
             size_t room = kind->room ? 4 * kind->room : 2;
-            uint8_t *larger = realloc(kind->ring, room * (size ? size : 1));
+            uint8_t *larger = realloc(kind->ring, room * (size + sizeof replay.serial));
             if (!larger) return;
             kind->ring = larger;
             kind->room = room;
         }
         kind->size = size;
-        memcpy(kind->ring + (size_t)(kind->calls % MOST_INSTANCES) * size, bytes, size);
+        uint8_t *place = kind->ring + (size_t)(kind->calls % MOST_INSTANCES) * (size + sizeof replay.serial);
+        memcpy(place, &replay.serial, sizeof replay.serial);
+        memcpy(place + sizeof replay.serial, bytes, size);
     } else {
         kind->refused = "its launches have parameters of several sizes";
     }
@@ -639,14 +662,7 @@ static void on_kernel(const struct record *record, uint32_t name) {
     }
 }
 
-static void at_end_of_program(int status, void *unused);
 static void replay_now(int status);
-
-static void register_end(void) {
-    static int is_registered;
-    /* Behind the first launch the CUDA runtime has registered what it does at exit: this comes before that. */
-    if (!__atomic_exchange_n(&is_registered, 1, __ATOMIC_RELAXED)) on_exit(at_end_of_program, NULL);
-}
 
 static void context_gone(void *context) {
     if (replay.gone_count < sizeof replay.gone / sizeof *replay.gone) replay.gone[replay.gone_count++] = context;
@@ -696,7 +712,6 @@ static void after_call(uint32_t id, const struct call *call) {
         launched(call, by->function, by->shape, NULL, 0, by->parameters, is_cooperative ? NULL : by->extra,
                  is_cooperative);
         replay.launches++;
-        register_end();
         return;
     }
     case ID_LAUNCH_EX: case ID_LAUNCH_EX_PTSZ: {
@@ -705,7 +720,6 @@ static void after_call(uint32_t id, const struct call *call) {
         launched(call, by->function, by->config->shape, by->config->attributes, by->config->count,
                  by->parameters, by->extra, 0);
         replay.launches++;
-        register_end();
         return;
     }
     case ID_INSTANTIATE: case ID_INSTANTIATE_2: case ID_INSTANTIATE_FLAGS: case ID_INSTANTIATE_PARAMS:
@@ -719,9 +733,9 @@ static void after_call(uint32_t id, const struct call *call) {
         struct exec *exec = exec_of((void *)words[0]);
         if (exec && !is_captured((void *)words[1], id == ID_GRAPH_PTSZ)) {
             exec->launches++;
+            exec->serial = replay.serial;
             replay.launches++;
         }
-        register_end();
         return;
     }
     case ID_EXEC_DESTROY: case ID_EXEC_KERNEL: case ID_EXEC_KERNEL_2: case ID_EXEC_NODE: {
@@ -909,7 +923,7 @@ static void to_be_saved(uint64_t start, uint64_t size) {
 }
 
 /* Returns why a launch with some parameters cannot be made again, NULL where it can. */
-static const char *objection_to(const uint8_t *bytes, size_t size) {
+static const char *objection_to(const uint8_t *bytes, size_t size, uint64_t serial) {
     for (size_t at = 0; at + 8 <= size; at += 8) {
         uint64_t word;
         memcpy(&word, bytes + at, sizeof word);
@@ -920,7 +934,7 @@ static const char *objection_to(const uint8_t *bytes, size_t size) {
         unsigned type = 0, is_managed = 0;
         int device = replay.device;
         uint64_t start = 0, length = 0;
-        if (!own && find_range(replay.ever, replay.ever_count, word))
+        if (own ? own->serial > serial : find_range(replay.ever, replay.ever_count, word) != NULL)
             return "its memory was freed before the program ended";
         if (cu.cuPointerGetAttribute(&type, ASK_TYPE, word)) continue;
         if (!cu.cuPointerGetAttribute(&is_managed, ASK_IS_MANAGED, word) && is_managed)
@@ -955,8 +969,10 @@ static uint64_t calls_of(uint32_t kind) {
     return calls;
 }
 
-static void add_instance(struct instances *to, const uint8_t *parameters, size_t size, const char **why) {
-    const char *objection = objection_to(parameters, size);
+static void add_instance(
+    struct instances *to, const uint8_t *parameters, size_t size, uint64_t serial, const char **why
+) {
+    const char *objection = objection_to(parameters, size, serial);
     if (objection || to->count == MOST_NODES) {
         if (objection) *why = objection;
         return;
@@ -991,13 +1007,18 @@ static const char *find_instances(uint32_t number, struct instances *to) {
     if (kind->shape.function->is_gone) return "its code was unloaded before the program ended";
     if (most && most_uses >= kind->calls) {
         for (size_t i = 0; i < most->count; i++)
-            if (most->nodes[i].kind == number) add_instance(to, most->nodes[i].parameters, most->nodes[i].size, &why);
+            if (most->nodes[i].kind == number)
+                add_instance(to, most->nodes[i].parameters, most->nodes[i].size, most->serial, &why);
     } else {
         size_t stored = kind->calls < MOST_INSTANCES ? (size_t)kind->calls : MOST_INSTANCES;
         if (!stored && changed) return changed;
         size_t first = kind->calls < MOST_INSTANCES ? 0 : (size_t)(kind->calls % MOST_INSTANCES);
-        for (size_t i = 0; i < stored; i++)
-            add_instance(to, kind->ring + (first + i) % MOST_INSTANCES * kind->size, kind->size, &why);
+        for (size_t i = 0; i < stored; i++) {
+            uint64_t serial;
+            const uint8_t *place = kind->ring + (first + i) % MOST_INSTANCES * (kind->size + sizeof serial);
+            memcpy(&serial, place, sizeof serial);
+            add_instance(to, place + sizeof serial, kind->size, serial, &why);
+        }
     }
     return to->count ? NULL : why;
 }
@@ -1066,32 +1087,44 @@ static int timed_launches(void *exec, uint64_t times, uint64_t *begin_ns, uint64
     return code;
 }
 
-/* Finds the memory that launches change when they are made a second time: they read what they write. Returns
- * whether there is room to write it back. */
-static int find_changing(void *exec) {
-    uint64_t begin, end;
-    replay.changing_count = 0;
-    if (!replay.digests) return 0;
-    for (int i = 1; i < 3; i++)
-        if (timed_launches(exec, 1, &begin, &end) || !take_digest(i)) return 0;
+/* Adds what differs between two digests to the memory that is written back; returns whether it can be. */
+static int add_changing(int before, int after) {
     for (size_t i = 0; i < replay.saved_count; i++) {
         const struct saved *one = replay.saved + i;
+        struct piece *last = NULL;
         for (uint64_t at = 0, n = one->first; at < one->size; at += PIECE, n++) {
-            if (replay.digest[1][n] == replay.digest[2][n]) continue;
+            if (replay.digest[before][n] == replay.digest[after][n]) continue;
             uint64_t size = one->size - at < PIECE ? one->size - at : PIECE;
-            struct piece *last = replay.changing_count ? replay.changing + replay.changing_count - 1 : NULL;
-            if (!one->on_device) {
-                replay.changing_count = 0;
-                return 0;
-            }
-            if (last && last->size < MOST_COPIED && last->start + last->size == one->start + at &&
-                last->copy + last->size == one->on_device + at)
+            if (!one->on_device) return 0;
+            if (last && last->start + last->size == one->start + at && last->size < MOST_COPIED) {
                 last->size += size;
-            else
-                replay.changing[replay.changing_count++] = (struct piece){one->start + at, one->on_device + at, size};
+                continue;
+            }
+            last = replay.changing + replay.changing_count++;
+            *last = (struct piece){one->start + at, one->on_device + at, size};
         }
     }
     return 1;
+}
+
+/* Launches a graph and takes the checksums; returns whether it could. */
+static int ran_to_digest(void *exec, int which) {
+    uint64_t begin, end;
+    return !timed_launches(exec, 1, &begin, &end) && take_digest(which);
+}
+
+/* Finds the memory that launches change when they are made again: they read what they write. Where the first of
+ * them does, that is all that the round of them changes; else it is what a second round changes. Returns whether
+ * there is room to write it back. */
+static int find_changing(void *first, void *round) {
+    replay.changing_count = 0;
+    if (!replay.digests || restore_memory() || !ran_to_digest(first, 1) || !ran_to_digest(first, 2)) return 0;
+    int is_in_place = memcmp(replay.digest[1], replay.digest[2], replay.pieces * sizeof(uint64_t)) != 0;
+    if (restore_memory() || !ran_to_digest(round, 1)) return 0;
+    if (!is_in_place && !ran_to_digest(round, 2)) return 0;
+    if (is_in_place ? add_changing(0, 1) : add_changing(1, 2)) return 1;
+    replay.changing_count = 0;
+    return 0;
 }
 
 /* Launches a graph for a window, and writes down when; `again` is about how long it takes, ns. */
@@ -1158,8 +1191,11 @@ static int run_kind(int number, const struct instances *of, size_t count, double
     replay.changing_count = 0;
     int code = 0;
     if (of) {
+        void *first = NULL;
         code = make_graph(of, number, count, 1, 0, &exec);
-        if (!code && !find_changing(exec)) undone = -1;
+        if (!code) code = make_graph(of, number, 1, 1, 0, &first);
+        if (!code && !find_changing(first, exec)) undone = -1;
+        if (first) cu.cuGraphExecDestroy(first);
         if (replay.changing_count > MOST_NODES) {
             /* In so many places that writing back would be most of what runs. */
             replay.changing_count = 0;
@@ -1482,7 +1518,7 @@ static void replay_now(int status) {
 
 static void at_end_of_program(int status, void *unused) {
     (void)unused;
-    if (!replay.is_on || !state.is_on || getpid() != state.pid) return;
+    if (!replay.is_on || !state.is_on || replay.is_over || getpid() != state.pid) return;
     pthread_mutex_lock(&replay.lock);
     replay.is_over = 1;
     pthread_mutex_unlock(&replay.lock);

@@ -13,6 +13,8 @@ from ptxbench.core.wrap import wrapped
 from ptxbench.devices.step import NodeType, StepNode
 from ptxbench.report.text_table import Column, Kind, render_table
 
+# Of a program, which has many small ones beside.
+MOST_ROWS = 30
 _LONGEST_NAME, _SHORTEST_NAME = 56, 28
 # Columns of a terminal that the figures beside a name need.
 _FIGURES = 46
@@ -63,9 +65,12 @@ def text(profile: Profile, width: int | None) -> str:
     """
     longest = _LONGEST_NAME if width is None else max(_SHORTEST_NAME, min(_LONGEST_NAME, width - _FIGURES))
     energy = Column("J" if profile.is_program else "mJ a step", Kind.NUMBER)
-    cells = [_cells(profile, row, longest) for row in profile.rows]
+    rows = profile.rows[: MOST_ROWS if profile.is_program else None]
+    cells = [_cells(profile, row, longest) for row in rows]
     table = render_table((*_NAMED, energy, *_COLUMNS), cells, width)
-    lines = [*head(profile), "", table, "", *foot(profile)]
+    left = len(profile.rows) - len(rows)
+    more = [f"and {left} kinds more (`ptxbench run --out FOLDER` keeps all)"] if left else []
+    lines = [*head(profile), "", table, *more, "", *foot(profile)]
     if width is None:
         return "\n".join(lines)
     return "\n".join(part for line in lines for part in (wrapped(line, width) if line != table else [line]))
