@@ -50,8 +50,9 @@ _PICO = 1e12
 # Two rounds are enough where they tell a row to this fraction, with so many degrees of freedom, which only
 # the scatter of other kernels gives them: two rounds tell little of drift levels (docs/method.md, 5.5).
 _BY_TWO, _DEGREES_BY_TWO = 0.005, 2.0
-# Rounds from which on what more of them would give is foreseen.
-_FORESEEN_FROM = 3
+# Rounds from which on what more of them would give is foreseen; and by how much their interval may be
+# narrower than by their number alone, as they tell the drift levels better, too (docs/method.md, 5.5).
+_FORESEEN_FROM, _BY_LEVELS = 3, 0.5
 _BRANCHES = frozenset({"BRA", "BRX", "JMP", "CALL", "RET", "BSSY", "WARPSYNC"})
 
 
@@ -111,7 +112,7 @@ class DynamicResult:
             return self.too_few
         if _FORESEEN_FROM <= own.n < most:
             repeated = (one.repeated(own.n, most) for one in (own.uncertainty, self.overhead_pj))
-            if not is_met(own.mean, combined(repeated).ci95):
+            if not is_met(own.mean, _BY_LEVELS * combined(repeated).ci95):
                 return self.too_few
         by_overhead = self.overhead_ci95_pj > self.energy_pj.ci95
         return self.too_few | {Role.OVERHEAD if by_overhead else Role.TARGET}
