@@ -11,10 +11,14 @@ from ptxbench.api.calibrate_options import CalibrationSettings
 from ptxbench.api.default_table import default_table
 from ptxbench.api.gpu import Gpu, open_gpu
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import takes
 from ptxbench.devices import base
 from ptxbench.experiment import calibrate as measuring
 from ptxbench.model.calibration import Calibration
+from ptxbench.storage.recording import CALIBRATION, RecordingFolder
+
+REPLAY = "replay:"
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ def calibrate(options: CalibrateOptions) -> Calibration:
         kernel = ptxbench.estimate_kernel("saxpy.ptx", grid=1056, block=256, table="runs/mine")
 
     Some forty kernels run for a second or two each. `estimate_kernel(table=...)` takes the folder in the
-    place of a table. No setting of the GPU is changed.
+    place of a table. No setting of the GPU is changed. `replay:FOLDER` fits a calibration's readings again.
 
     Returns:
         What each term was by the table and is on this board with its 95% interval (`found`), how far the
@@ -48,6 +52,8 @@ def calibrate(options: CalibrateOptions) -> Calibration:
         GpuError: There is no such GPU, or it stopped answering.
         ToolError: The assembler or the disassembler is missing.
     """
+    if isinstance(options.gpu, str) and options.gpu.startswith(REPLAY):
+        return calibrate_again(options.gpu, options)[1]
     with ExitStack() as stack:
         gpu = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
         path, found = calibrate_on(gpu._device, options)
@@ -60,9 +66,24 @@ def calibrate_on(
     gpu: base.Gpu, settings: CalibrationSettings, show: Callable[[int, int, str], None] = lambda *_: None
 ) -> tuple[Path, Calibration | None]:
     """Calibrate a GPU that is open; return the folder, and None where kernels are missing."""
-    table = settings.table
-    if table is None:
-        table, _ = default_table(lambda: (gpu.info.name, gpu.info.target))
-    out = None if settings.out is None else Path(settings.out)
-    budget_s = 60 * settings.budget_minutes
-    return measuring.calibrate(gpu, table, out, resume=settings.resume, show=show, budget_s=budget_s)
+    return measuring.calibrate(
+        gpu,
+        _table(settings, gpu.info),
+        None if settings.out is None else Path(settings.out),
+        resume=settings.resume,
+        show=show,
+        budget_s=60 * settings.budget_minutes,
+    )
+
+
+def calibrate_again(spec: str, settings: CalibrationSettings) -> tuple[Path, Calibration]:
+    """Fit a calibration again that `replay:FOLDER` names; return the folder of the copy."""
+    run = Path(spec.removeprefix(REPLAY))
+    table = _table(settings, RecordingFolder.open(run, CALIBRATION).manifest.gpu)
+    return measuring.calibrate_again(run, table, None if settings.out is None else Path(settings.out))
+
+
+def _table(settings: CalibrationSettings, info: GpuInfo) -> str | Path:
+    if settings.table is not None:
+        return settings.table
+    return default_table(lambda: (info.name, info.target))[0]

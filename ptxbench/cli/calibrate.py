@@ -40,9 +40,14 @@ def command(options: _Options) -> None:
     active chip, what a lower clock saves, and one factor for all opcodes. `estimate --table FOLDER` takes
     them, with the rows of the table. What these kernels do not tell apart keeps the ratio of the table's
     terms, and the output says it. Readings are kept after every kernel. No setting of the GPU is changed.
+    --gpu replay:FOLDER fits the readings of a calibration again, perhaps on the rows of another --table.
     """
-    from ptxbench.api.calibrating import calibrate_on
+    from ptxbench.api.calibrating import REPLAY, calibrate_again, calibrate_on
 
+    if options.spec is not None and options.spec.startswith(REPLAY):
+        path, again = calibrate_again(options.spec, options)
+        print_calibration(again, path, as_json=options.as_json)
+        return
     gpu = open_chosen_gpu(options.spec)
     try:
         with progress_bar() as show:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ptxbench.analysis.static_power import StaticPower, static_line
@@ -56,6 +57,7 @@ from ptxbench.sass.module import Module, build_module
 from ptxbench.sensors.kernel_run import SequenceRun
 from ptxbench.storage.file_errors import require_kept
 from ptxbench.storage.journal import Lines
+from ptxbench.storage.location import default_run_path
 from ptxbench.storage.recording import CALIBRATION, RecordingFolder
 from ptxbench.storage.schema import Role, TableRow
 
@@ -85,8 +87,14 @@ _TENSOR = (
 )
 # On all SMs they may meet the power limit, which tells of the clock.
 _TENSOR_RUNS = ((Pattern.RANDOM, 1.0), (Pattern.RANDOM, 0.5), (Pattern.ZEROS, 0.5))
-# Flop a byte: as little as a stream can have, and some more, so that each can be predicted from the other.
-_STREAMS = {"dram": (0.125, 2.0), "l2": (0.125, 2.0), "l1": (0.125, 0.25), "shared": (0.125, 0.25)}
+# Flop a byte and share of the SMs: each element is computed on once, and another stream of the level so that
+# each can be predicted from the other. Multiply-adds would hide the bytes of an SM's own memory.
+_STREAMS = {
+    "dram": ((0.25, 1.0), (2.0, 1.0)),
+    "l2": ((0.25, 1.0), (2.0, 1.0)),
+    "l1": ((0.25, 1.0), (0.25, 0.5)),
+    "shared": ((0.25, 1.0), (0.25, 0.5)),
+}
 _FIRST_ITERATIONS = 40
 _GUESS_S = 0.005
 _MAX_GUESSES = 6
@@ -134,10 +142,11 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Stream:
-    """A stream from a memory level, on all SMs."""
+    """A stream from a memory level, on some SMs."""
 
     kernel: IntensityKernel
-    pattern: str
+    pattern: Pattern
+    sms: int
 
 
 _Planned = _Row | _Stream | None
@@ -171,8 +180,6 @@ def calibrate(
         GpuError: The GPU stopped answering; the folder holds what was run.
         ToolError: The assembler or the disassembler is missing.
     """
-    if gpu.info.kind is GpuKind.REPLAYED:
-        raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
     atlas = _table_for(gpu.info, table)
     bench = _Bench(gpu)
     plan = bench.plan(_rows_of(atlas))
@@ -181,9 +188,33 @@ def calibrate(
         run_plan(gpu, folder, plan, lambda what, name: bench.run(folder, what, name), kept, show, budget_s)
     if not folder.finished:
         return folder.path, None
+    return folder.path, _fitted(folder, atlas)
+
+
+def calibrate_again(run: Path, table: str | Path, out: Path | None = None) -> tuple[Path, Calibration]:
+    """Fit the terms again to the readings of a calibration, perhaps on the rows of another table.
+
+    Args:
+        run: Folder of the calibration, which stays as it is.
+        table: The table.
+        out: Folder of the copy; None for a new one below runs/.
+
+    Raises:
+        InputError: The folder holds no finished calibration or lacks its readings, or the table does not fit.
+    """
+    folder = RecordingFolder.open(run, CALIBRATION)
+    if not folder.finished:
+        raise InputError(f"{run} is a calibration that was not finished: continue it with `resume`")
+    info = folder.manifest.gpu
+    atlas = _table_for(info, table)
+    copy = folder.copy(out or default_run_path(info, datetime.now(UTC), Path("runs"), f"{CALIBRATION}-"))
+    return copy.path, _fitted(copy, atlas)
+
+
+def _fitted(folder: RecordingFolder, atlas: Atlas) -> Calibration:
     found = calibration_of(folder, atlas)
     write_calibration(folder.path, found)
-    return folder.path, found
+    return found
 
 
 def _table_for(gpu: GpuInfo, table: str | Path) -> Atlas:
@@ -274,11 +305,12 @@ class _Bench(KernelRunner):
             for row in wanted
             if self._module(row.instruction) and self._has_operands(row)
         ]
-        for level, intensities in _STREAMS.items():
+        for level, runs in _STREAMS.items():
             for pattern in (Pattern.RANDOM, Pattern.ZEROS):
-                for intensity in intensities if pattern is Pattern.RANDOM else intensities[:1]:
+                for intensity, share in runs if pattern is Pattern.RANDOM else runs[:1]:
                     kernel = IntensityKernel(KINDS["f32"], intensity, LEVELS[level])
-                    plan.append((f"{level}-{intensity:g}-{pattern}-{count}", _Stream(kernel, pattern)))
+                    sms = max(1, round(share * count))
+                    plan.append((f"{level}-{intensity:g}-{pattern}-{sms}", _Stream(kernel, pattern, sms)))
         return with_sleep(plan, None, 0)
 
     def run(
@@ -367,7 +399,7 @@ class _Bench(KernelRunner):
         self, folder: RecordingFolder, name: str, stream: _Stream
     ) -> tuple[CalibrationKernel, SequenceRun]:
         info, kernel = self._gpu.info, stream.kernel
-        point, launch = self.stream(folder, name, kernel, stream.pattern, info.sm_count)
+        point, launch = self.stream(folder, name, kernel, stream.pattern, stream.sms)
         trips = point.bytes_moved / kernel.trip_bytes
         counts = loop_counts(self.build(folder, kernel).listing)
         moved, accesses = _traffic(kernel.level.name, point.bytes_moved, kernel.width, info.target)
@@ -484,7 +516,10 @@ def _fit_kernel(
         accesses=tuple((access, kernel.accesses.get(access, 0.0)) for access in Access),
     )
     dynamic_j = (power_w - static.at(temperature_c)) * time_s
-    return FitKernel(kernel.name, kernel.pattern, work, dynamic_j, power_w * time_s, ratio)
+    is_stream = any(kernel.bytes_moved.values())
+    return FitKernel(
+        kernel.name, kernel.pattern, work, dynamic_j, power_w * time_s, ratio, integer_data=not is_stream
+    )
 
 
 def _terms_before(atlas: Atlas) -> tuple[Terms, str]:

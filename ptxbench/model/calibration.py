@@ -62,7 +62,6 @@ _ACTIVE_PRIOR_W = 30.0
 _GAMMA_PRIOR = 3.0
 # With fewer kernels than this below this share of the clock, nothing is learned of the clock term.
 _MIN_SLOWED, _SLOWED = 2, 0.97
-_AS_MEASURED = {RANDOM: Activity(1.0, 1.0, 1.0), ZEROS: Activity(0.0, 0.0, 0.0)}
 
 Floats = npt.NDArray[np.float64]
 Energy = TypeVar("Energy", ByteEnergy, TensorEnergy)
@@ -254,8 +253,11 @@ def _features(kernel: FitKernel, opcode_energies: OpcodeEnergies, unit: Terms) -
     """Return what multiplies each unknown, J; that of the active chip, in W, multiplies a time."""
     plain = tuple((opcode, n) for opcode, n in kernel.work.opcodes if not multiply_adds(opcode))
     work = replace(kernel.work, opcodes=plain)
+    data = 1.0 if kernel.pattern == RANDOM else 0.0
+    # The rows of a table are on random operands; what counts and computes addresses toggles less.
+    activity = Activity(data, data if kernel.integer_data else unit.random.index, data)
     found: dict[str, float] = defaultdict(float)
-    for name, joules in dynamic_parts(work, opcode_energies, unit, _AS_MEASURED[kernel.pattern]).items():
+    for name, joules in dynamic_parts(work, opcode_energies, unit, activity).items():
         if name in set(Access):
             # An access costs the same whatever the data are.
             found[f"{GROUPS[Access(name)]} {RANDOM}"] += joules
