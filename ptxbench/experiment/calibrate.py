@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ptxbench.analysis.static_power import StaticPower, static_line
 from ptxbench.analysis.subject import Subject
-from ptxbench.catalogue.architecture import architecture_of
+from ptxbench.catalogue.architecture import architecture_of, capability_of
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.codegen.operands import operand_bytes
 from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
@@ -45,7 +45,7 @@ from ptxbench.experiment.roofline.measure import (
     with_sleep,
 )
 from ptxbench.experiment.sensor_choice import board_sensor
-from ptxbench.experiment.settled_run import recorded_kernel
+from ptxbench.experiment.settled_run import RecordedKernel, recorded_kernel
 from ptxbench.model.atlas import Atlas, open_atlas, open_shipped
 from ptxbench.model.calibration import Calibration, fit_calibration, write_calibration
 from ptxbench.model.fit import FitKernel
@@ -55,7 +55,6 @@ from ptxbench.sass.loop_counts import OpcodeCounts
 from ptxbench.sass.loop_counts import loop_counts as counts_of_modules
 from ptxbench.sass.module import Module, build_module
 from ptxbench.sensors.kernel_run import SequenceRun
-from ptxbench.storage.file_errors import require_kept
 from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.recording import CALIBRATION, RecordingFolder
@@ -100,7 +99,6 @@ _GUESS_S = 0.005
 _MAX_GUESSES = 6
 # Terms that are calibrated where a table has none.
 _TERMS_ELSEWHERE = "h100"
-_SLEEP = "sleep"
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,8 @@ def calibrate(
     atlas = _table_for(gpu.info, table)
     bench = _Bench(gpu)
     plan = bench.plan(_rows_of(atlas))
-    _require_time(budget_s, plan, bench.window_s)
+    if not resume:
+        _require_time(budget_s, plan, bench.window_s)
     with open_recordings(gpu, CALIBRATION, out, resume=resume) as folder, _lines(folder) as kept:
         run_plan(gpu, folder, plan, lambda what, name: bench.run(folder, what, name), kept, show, budget_s)
     if not folder.finished:
@@ -232,18 +231,13 @@ def _table_for(gpu: GpuInfo, table: str | Path) -> Atlas:
             "table",
             f"{table} is of {of.title}, and this is {gpu.title}: name one that was measured on a GPU like it",
         )
-    if architecture_digits(of.target) != architecture_digits(gpu.target):
+    if capability_of(of.target) != capability_of(gpu.target):
         raise ArgumentError(
             "table",
             f"{table} is of {of.name} ({of.target}), and this is {gpu.name} ({gpu.target}): measure its rows"
             " with `ptxbench table`, and name that run",
         )
     return atlas
-
-
-def architecture_digits(target: str) -> str:
-    """Return the compute capability in a target's name."""
-    return "".join(letter for letter in target if letter.isdigit())
 
 
 def _rows_of(atlas: Atlas) -> frozenset[str]:
@@ -450,13 +444,42 @@ def calibration_of(folder: RecordingFolder, atlas: Atlas) -> Calibration:
         InputError: The power source of the folder is not believed, or no sleeping kernel or no other has a
             power.
     """
-    require_kept(folder.path / _KERNELS, "kernels")
+    gpu = folder.manifest.gpu
+    read, notes = _read(folder)
+    asleep = [found for kernel, found in read if kernel.sleeps]
+    at_work = [one for one in read if not one[0].sleeps]
+    if not asleep or not at_work:
+        what = "kernel" if asleep else "sleeping kernel"
+        raise InputError(f"{folder.path} has no {what} whose power is known; measure again")
+    static = static_line([one.power.power.power_w for one in asleep], [one.temperature_c for one in asleep])
+    terms, terms_of = _terms_before(atlas)
+    fitted = fit_calibration(
+        [_fit_kernel(kernel, found, static, gpu) for kernel, found in at_work],
+        atlas.opcode_energies.drawn(terms.opcode_share),
+        terms,
+        gpu,
+    )
+    return Calibration(
+        **vars(fitted),
+        table=atlas.table_name,
+        terms_of=terms_of,
+        gpu=gpu,
+        static_power=static,
+        notes=notes,
+    )
+
+
+def _read(
+    folder: RecordingFolder,
+) -> tuple[Sequence[tuple[CalibrationKernel, RecordedKernel]], tuple[str, ...]]:
+    """Return the kernels whose power is believed with what was read of them, and what must be said.
+
+    Raises:
+        InputError: The power source is not believed.
+    """
     source = SourceCheck(board_sensor(folder.manifest.sensors), folder.manifest.sensors)
     kernels = _lines(folder).by_name
-    fit: list[FitKernel] = []
-    asleep: list[tuple[float, float]] = []
-    read = []
-    left_out = []
+    read, left_out = [], []
     for recording in sorted(folder.recordings, key=lambda one: one.windows[0].start_ns):
         kernel = kernels[recording.name]
         found = recorded_kernel(folder, recording, kernel.launches, source)
@@ -465,49 +488,19 @@ def calibration_of(folder: RecordingFolder, atlas: Atlas) -> Calibration:
             fault = "its clock was lowered, and is not known"
         if fault:
             left_out.append(f"{kernel.name} is left out: {fault}")
-        elif kernel.sleeps:
-            asleep.append((found.power.power.power_w, found.temperature_c))
         else:
             read.append((kernel, found))
     if source.objection:
         raise InputError(f"the powers of {folder.path} cannot be believed: {source.objection}")
-    if not asleep or not read:
-        what = "kernel" if asleep else "sleeping kernel"
-        raise InputError(f"{folder.path} has no {what} whose power is known; measure again")
-    static = static_line([power_w for power_w, _ in asleep], [at_c for _, at_c in asleep])
-    gpu = folder.manifest.gpu
-    for kernel, found in read:
-        fit.append(_fit_kernel(kernel, found.power.launch_s, found.power.power.power_w, found.temperature_c,
-                               found.clock_mhz, static, gpu))  # fmt: skip
-    terms, terms_of = _terms_before(atlas)
-    fitted = fit_calibration(fit, atlas.opcode_energies.drawn(terms.opcode_share), terms, gpu)
-    kept = list(fitted.kept)
-    if not fitted.gamma_fitted:
-        kept.append(f"gamma: fewer than two kernels ran at a lower clock; it is that of {terms_of}")
-    return Calibration(
-        table=atlas.table_name,
-        terms_of=terms_of,
-        gpu=gpu,
-        static_power=static,
-        terms=fitted.terms,
-        found=fitted.found,
-        residuals=fitted.residuals,
-        gamma_fitted=fitted.gamma_fitted,
-        kept=tuple(kept),
-        notes=tuple(filter(None, (source.scale, *left_out))),
-    )
+    return read, tuple(filter(None, (source.scale, *left_out)))
 
 
 def _fit_kernel(
-    kernel: CalibrationKernel,
-    time_s: float,
-    power_w: float,
-    temperature_c: float,
-    clock_mhz: float,
-    static: StaticPower,
-    gpu: GpuInfo,
+    kernel: CalibrationKernel, found: RecordedKernel, static: StaticPower, gpu: GpuInfo
 ) -> FitKernel:
-    ratio = 1.0 if math.isnan(clock_mhz) else min(clock_mhz / gpu.max_sm_clock_mhz, 1.0)
+    """Return a kernel as the fit takes it; one without stamps of its own ran at the full clock."""
+    ratio = 1.0 if math.isnan(found.clock_mhz) else min(found.clock_mhz / gpu.max_sm_clock_mhz, 1.0)
+    time_s, power_w = found.power.launch_s, found.power.power.power_w
     work = KernelWork(
         kernel.name,
         tuple(kernel.opcodes.items()),
@@ -515,10 +508,14 @@ def _fit_kernel(
         time_s,
         accesses=tuple((access, kernel.accesses.get(access, 0.0)) for access in Access),
     )
-    dynamic_j = (power_w - static.at(temperature_c)) * time_s
-    is_stream = any(kernel.bytes_moved.values())
     return FitKernel(
-        kernel.name, kernel.pattern, work, dynamic_j, power_w * time_s, ratio, integer_data=not is_stream
+        name=kernel.name,
+        pattern=kernel.pattern,
+        work=work,
+        dynamic_j=(power_w - static.at(found.temperature_c)) * time_s,
+        total_j=power_w * time_s,
+        clock_ratio=ratio,
+        integer_data=not any(kernel.bytes_moved.values()),
     )
 
 

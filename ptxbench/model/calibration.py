@@ -108,33 +108,23 @@ class Residual:
     left_out: float
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Terms of one board, `calibration.json`.
+@dataclass(frozen=True, kw_only=True)
+class CalibrationFit:
+    """What the kernels of a board say of the terms of a table.
 
     Attributes:
-        table: Table whose rows and terms were taken: a name that comes with ptxbench, or a folder.
-        terms_of: Whose terms were calibrated: the table, or one that comes with ptxbench.
-        gpu: The board.
-        static_power: Static power of its sleeping kernels.
-        terms: Its terms.
+        terms: The terms, calibrated.
         found: What was fitted.
         residuals: What the fit leaves, by kernel.
         gamma_fitted: Whether gamma was fitted, else it is that of the terms before.
         kept: What stays as it was, or goes with others, a sentence each.
-        notes: What must be said of the measurement, a sentence each.
     """
 
-    table: str
-    terms_of: str
-    gpu: GpuInfo
-    static_power: StaticPower
     terms: Terms
     found: tuple[CalibratedTerm, ...]
     residuals: tuple[Residual, ...]
     gamma_fitted: bool
     kept: tuple[str, ...]
-    notes: tuple[str, ...]
 
     @property
     def fitted_error(self) -> float:
@@ -148,23 +138,23 @@ class Calibration:
         return float(np.mean(off)) if off else math.nan
 
 
-@dataclass(frozen=True)
-class CalibrationFit:
-    """What the kernels of a board say of the terms of a table.
+@dataclass(frozen=True, kw_only=True)
+class Calibration(CalibrationFit):
+    """Terms of one board, `calibration.json`.
 
     Attributes:
-        terms: The terms, calibrated.
-        found: What was fitted.
-        residuals: What the fit leaves, by kernel.
-        gamma_fitted: Whether gamma was fitted.
-        kept: What stays as it was, or goes with others, a sentence each.
+        table: Table whose rows and terms were taken: a name that comes with ptxbench, or a folder.
+        terms_of: Whose terms were calibrated: the table, or one that comes with ptxbench.
+        gpu: The board.
+        static_power: Static power of its sleeping kernels.
+        notes: What must be said of the measurement, a sentence each.
     """
 
-    terms: Terms
-    found: tuple[CalibratedTerm, ...]
-    residuals: tuple[Residual, ...]
-    gamma_fitted: bool
-    kept: tuple[str, ...]
+    table: str
+    terms_of: str
+    gpu: GpuInfo
+    static_power: StaticPower
+    notes: tuple[str, ...]
 
 
 def fit_calibration(
@@ -196,7 +186,9 @@ def fit_calibration(
     error = math.sqrt(sum(one.fitted**2 for one in residuals) / freedom)
     errors = _errors(matrix, names, before, error)
     terms, kept = _applied(values, unit, before)
-    if is_slowed:
+    if not is_slowed:
+        kept = (*kept, f"gamma {before.gamma:.2f}: fewer than {_MIN_SLOWED} kernels ran at a lower clock")
+    else:
         lowest = min(kernel.clock_ratio for kernel in kernels)
         gamma, gamma_error = float(gammas[best]), _gamma_error(gammas, losses)
         terms = replace(terms, gamma=gamma, gamma_error=gamma_error, lowest_clock_ratio=lowest)
@@ -207,7 +199,7 @@ def fit_calibration(
     terms = replace(
         terms, kernels=tuple(sorted(kernel.name for kernel in kernels)), time=_time(before, kernels, gpu)
     )
-    return CalibrationFit(terms, found, residuals, is_slowed, kept)
+    return CalibrationFit(terms=terms, found=found, residuals=residuals, gamma_fitted=is_slowed, kept=kept)
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> None:
