@@ -242,6 +242,7 @@ def cost(
     """
     selection = search((instruction,))
     atlas = open_atlas(table, selection.has)
+    atlas.require_own_rows()
     if not any(map(selection.has, atlas.names)):
         raise NoSuchRowError(nothing_fits(instruction, atlas.names))
     found = Table(atlas.rows, atlas.manifest, path=atlas.path)

@@ -224,8 +224,7 @@ def _table_for(gpu: GpuInfo, table: str | Path) -> Atlas:
     """
     atlas = open_atlas(table)
     of = atlas.gpu
-    if atlas.calibration is not None:
-        raise ArgumentError("table", f"{table} is a calibration: name its table, {atlas.calibration.table}")
+    atlas.require_own_rows()
     if (of.kind is GpuKind.REAL) != (gpu.kind is GpuKind.REAL):
         raise ArgumentError(
             "table",

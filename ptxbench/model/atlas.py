@@ -241,6 +241,15 @@ class Atlas:
         """
         return self.solved.cycles
 
+    def require_own_rows(self) -> None:
+        """Refuse a calibration: rows are of the board of its table.
+
+        Raises:
+            InputError: It is one.
+        """
+        if self.calibration is not None:
+            raise InputError(f"{self.name} is a calibration: rows are in its table, {self.calibration.table}")
+
     def with_terms(self, terms: Terms) -> Atlas:
         """Return the atlas as if other terms had been fitted to whole kernels."""
         other = replace(self)

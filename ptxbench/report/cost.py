@@ -106,8 +106,11 @@ def find_costs(wanted: str | Selection, tables: Sequence[Atlas]) -> tuple[Cost, 
         tables: Where to look.
 
     Raises:
-        InputError: No table has an instruction that a pattern stands for; the text offers what is near.
+        InputError: No table has an instruction that a pattern stands for; the text offers what is near. Or a
+            table is a calibration.
     """
+    for table in tables:
+        table.require_own_rows()
     selection = search((wanted,)) if isinstance(wanted, str) else wanted
     names = frozenset(name for table in tables for name in table.names)
     for found in selection.found:

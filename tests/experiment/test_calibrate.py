@@ -130,8 +130,12 @@ def test_report_and_estimate_take_the_folder(h200, tmp_path, capsys):
     ffma = [machine.opcode_energies.energy("FFMA", 1.0).energy_pj for machine in scales]
     assert ffma[0] == pytest.approx(atlas.terms.opcode_scale * ffma[1])
     assert any("terms are those of the calibration" in note for note in estimated["notes"])
-    with pytest.raises(InputError, match="is a calibration: name its table"):
+    # Rows are those of another board.
+    with pytest.raises(InputError, match="is a calibration: rows are in its table"):
         calibrate(opened("h200-memory")[0], path, tmp_path / "again")
+    with pytest.raises(InputError, match="is a calibration: rows are in its table"):
+        ptxbench.cost("fma.rn.f32", table=path)
+    assert run(["cost", "fma.rn.f32", f"--table={path}"]) == 2
 
 
 class KilledError(BaseException):
