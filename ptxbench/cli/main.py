@@ -34,6 +34,7 @@ _GROUPS = {
         "gpus": "List the GPUs of this machine and the simulated ones.",
         "doctor": "Find out what can be measured here, and how sensors behave.",
         "table": "Measure the energy of instructions, on one GPU or many.",
+        "pack": "Write a finished table as one file to hand on.",
         "roofline": "Find what a flop, a byte and a second cost.",
     },
     "Kernels and programs": {

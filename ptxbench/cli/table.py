@@ -39,6 +39,7 @@ def command(given: ClusterOptions) -> None:
     the board that it meets. The boards are compared at the end (`ptxbench report --boards`).
     """
     from ptxbench.cli.table_many import measure_many
+    from ptxbench.core.target import find_target
     from ptxbench.devices.select import names_several
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.experiment.session import resume_run, start_run
@@ -57,9 +58,9 @@ def command(given: ClusterOptions) -> None:
     if given.resume and given.sensor_path is not None:
         raise click.UsageError("--resume uses the sensors of the run; leave out --sensor.")
     say_found(given.selection())
-    options = given.wanted()
     gpu = open_chosen_gpu(given.spec)
     try:
+        options = given.wanted(find_target(gpu.info.target))
         if given.out is not None and given.resume:
             folder = resume_run(gpu, options, given.out, allow_other_board=given.allow_other_board)
             say_lost(folder.lost, "trial")
@@ -68,9 +69,7 @@ def command(given: ClusterOptions) -> None:
             known = known_difference(given.sensor_path, gpu.info) if given.sensor_path is not None else 0.0
             folder = start_run(gpu, options, given.out, sensors, known)
         with folder:
-            rows = _measure(
-                gpu, folder, given.spec, 60 * given.budget_minutes if given.budget_minutes else math.inf
-            )
+            rows = _measure(gpu, folder, given.spec, 60 * given.minutes if given.minutes else math.inf)
             _say_changed(gpu, folder)
     finally:
         gpu.close()

@@ -57,7 +57,7 @@ def measure_on_cluster(options: ClusterOptions) -> int:
     out = options.out
     if out is None:
         raise click.UsageError("--cluster needs --out, the folder of all runs, which every machine must see.")
-    _ = options.names  # what a task would refuse is refused here
+    options.selection()  # what a task would refuse is refused here
     extra = dict(_pair(text) for text in options.sbatch)
     specs: list[str | None]
     if options.cluster == "slurm":

@@ -10,12 +10,16 @@ from itertools import groupby, zip_longest
 
 from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.common import common_rows
-from ptxbench.catalogue.load import find_instruction
+from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.core.condition import OptLevel
+from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
+from ptxbench.core.target import Target
 from ptxbench.experiment.order import BATCH_SIZE
 from ptxbench.experiment.protocols import find_protocol
 from ptxbench.storage.manifest import RunArguments
+
+# Instructions that `table --standard` measures, and how long it may take.
+STANDARD, STANDARD_MINUTES = 300, 15.0
 
 
 def plan_subjects(arguments: RunArguments) -> tuple[Subject, ...]:
@@ -31,6 +35,25 @@ def plan_subjects(arguments: RunArguments) -> tuple[Subject, ...]:
             form = find_protocol(condition.protocol).form(instruction, condition.opt_level)
             subjects.append(Subject(instruction, replace(condition, form=form)))
     return tuple(subjects)
+
+
+def standard_names(target: Target) -> tuple[str, ...]:
+    """Return the instructions of most worth on a target, the first `STANDARD` in the order of `plan_batches`.
+
+    Only those count that can be measured there at -O3. What real kernels execute most is
+    `catalogue/data/common_opcodes.csv`, which names its source.
+
+    Args:
+        target: Of the GPU at hand.
+    """
+    protocol, condition = find_protocol(DYNAMIC), Condition(OptLevel.O3, DYNAMIC, Pattern.RANDOM)
+    subjects = []
+    for row in load_catalogue():
+        form = protocol.form(row, OptLevel.O3)
+        if row.exists_on(target) and not row.refusal(OptLevel.O3, target.name, form):
+            subjects.append(Subject(row, replace(condition, form=form)))
+    ordered = [one for batch in plan_batches(subjects, seed=0) for one in batch]
+    return tuple(one.instruction.name for one in ordered[:STANDARD])
 
 
 def plan_batches(subjects: Sequence[Subject], seed: int) -> list[list[Subject]]:

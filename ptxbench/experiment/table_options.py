@@ -26,6 +26,7 @@ from ptxbench.sensors.base import POWER_SOURCES
 
 if TYPE_CHECKING:
     from ptxbench.catalogue.search import Selection
+    from ptxbench.core.target import Target
     from ptxbench.experiment.run_options import RunOptions
 
 
@@ -35,6 +36,7 @@ class _What:
 
     Attributes:
         whole_catalogue: Measure the whole catalogue.
+        standard: Measure the 300 instructions of most worth on the GPU, at -O3, for 15 minutes at most.
         counts: CSV of ncu: measure at -O3 what its kernels execute, for `ptxbench estimate`.
         allow_other_board: Let another board of the same model continue the run.
         protocols: Protocol (may be repeated; default: dynamic); arafa is Eq. 1 of Arafa et al. (2020).
@@ -43,6 +45,7 @@ class _What:
 
     instructions: OptionalPatterns = ()
     whole_catalogue: Annotated[bool, Opt(flag="--all")] = False
+    standard: bool = False
     counts: Annotated[Path | None, Opt(flag="--for", metavar="COUNTS.csv")] = None
     category: Category = ""
     catalogue: CataloguePath = None
@@ -75,10 +78,13 @@ class TableOptions(RowOptions, _What):
     isolate: Annotated[bool, Opt(former=("survive",))] = False
     as_json: Json = False
 
-    def selection(self) -> Selection:
+    def selection(self, target: Target | None = None) -> Selection:
         """Return what the patterns stand for; nothing: the twelve common instructions.
 
         Instructions of a file that is named join the catalogue, and are chosen where nothing else is.
+
+        Args:
+            target: Of the GPU, by which `standard` chooses; None: not known yet.
 
         Raises:
             InputError: There is no such instruction or category, or a word stands for too many.
@@ -91,19 +97,24 @@ class TableOptions(RowOptions, _What):
             from ptxbench.model.inputs import rows_for
 
             patterns = (*patterns, *rows_for(self.counts))
+        if self.standard and target is not None:
+            from ptxbench.experiment.plan import standard_names
+
+            patterns = (*patterns, *standard_names(target))
         return chosen(patterns, self.category)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The instructions that are named, or match; none: the twelve common ones.
+    def minutes(self) -> float | None:
+        """How long the run may measure; None: to its end."""
+        from ptxbench.experiment.plan import STANDARD_MINUTES
 
-        Raises:
-            InputError: As `selection`.
-        """
-        return self.selection().names
+        return STANDARD_MINUTES if self.standard and self.budget_minutes is None else self.budget_minutes
 
-    def wanted(self) -> RunOptions:
+    def wanted(self, target: Target | None = None) -> RunOptions:
         """Return the options of the run.
+
+        Args:
+            target: As `selection`.
 
         Raises:
             InputError: There is no such instruction or category.
@@ -113,9 +124,10 @@ class TableOptions(RowOptions, _What):
         from ptxbench.experiment.run_options import RunOptions
         from ptxbench.sensors.base import SourceName
 
-        opt_levels = self.opt_levels or (("O3",) if self.counts is not None else ())
+        at_o3 = self.standard or self.counts is not None
+        opt_levels = self.opt_levels or (("O3",) if at_o3 else ())
         return RunOptions(
-            instructions=self.names,
+            instructions=self.selection(target).names,
             opt_levels=tuple(map(OptLevel, opt_levels)),
             protocols=self.protocols,
             patterns=tuple(map(Pattern, self.operands)),

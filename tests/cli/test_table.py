@@ -1,5 +1,6 @@
 """`ptxbench table` as its users meet it."""
 
+import hashlib
 import json
 import math
 import os
@@ -21,6 +22,7 @@ from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
 from ptxbench.devices.driver_presence import driver_traces, wants_gpus
 from ptxbench.devices.simulated.load import H200
+from ptxbench.experiment.table_options import TableOptions
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.nvml import NvmlDevice
 from ptxbench.storage import known_rows
@@ -268,6 +270,26 @@ def test_all_of_the_catalogue_is_more_than_the_starters(monkeypatch, tmp_path):
     assert star == whole
     assert few == STARTERS
     assert set(few) <= set(whole)
+
+
+def test_the_standard_is_chosen_by_the_gpu_at_o3_and_a_pack_of_it_is_one_file(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("ptxbench.experiment.plan.STANDARD", 2)
+    out = tmp_path / "standard"
+    assert TableOptions(standard=True).minutes == 15
+    assert TableOptions(standard=True, budget_minutes=3).minutes == 3
+    assert TableOptions().minutes is None
+    assert table("--standard", "--gpu", "simulated:a100", "--out", out, *QUICK[2:]) == 0
+    with RunFolder.open(out) as folder:
+        rows = folder.rows()
+    assert {row.opt_level for row in rows} == {"O3"}
+    assert len(rows) == 2
+    assert {row.instruction for row in rows} <= set(STARTERS)
+    assert run(["pack", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(out.with_suffix(".tar"))
+    assert run(["pack", str(out), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["sha256"] == hashlib.sha256(Path(said["file"]).read_bytes()).hexdigest()
+    assert run(["pack", str(tmp_path / "nothing")]) == 2
 
 
 def test_instructions_are_named_by_sass_and_ptx_and_what_was_found_is_said(monkeypatch, tmp_path, capsys):

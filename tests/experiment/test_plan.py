@@ -7,8 +7,9 @@ from ptxbench.catalogue.common import common_rows
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
+from ptxbench.core.target import find_target
 from ptxbench.experiment.order import BATCH_SIZE
-from ptxbench.experiment.plan import plan_batches
+from ptxbench.experiment.plan import STANDARD, plan_batches, standard_names
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +67,20 @@ def test_the_seed_draws_the_order_and_nothing_else_does(subjects):
     again = plan_batches(list(subjects), 3)
     assert plan_batches(subjects, 3) == again
     assert plan_batches(subjects, 4) != again
+
+
+@pytest.mark.parametrize("name", ["sm_75", "sm_90a"])
+def test_the_standard_is_what_matters_most_on_a_target(subjects, name):
+    target = find_target(name)
+    names = standard_names(target)
+    rows = {subject.instruction.name: subject.instruction for subject in subjects}
+    assert len(names) == len(set(names)) == STANDARD
+    there = {one for one, row in rows.items() if row.exists_on(target)}
+    measurable = {
+        one for one in there if not rows[one].refusal(OptLevel.O3, name, rows[one].forms(OptLevel.O3)[-1])
+    }
+    assert set(names) <= measurable
+    starters = set(STARTERS) & measurable
+    assert set(names[: len(starters)]) == starters
+    assert common_rows() & measurable <= set(names)
+    assert any("wgmma" in one for one in names) == (name == "sm_90a")
