@@ -52,6 +52,15 @@ __global__ void gathered(float *to, const float *from, const int *index, int n) 
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) to[i] = from[index[i]];
 }
+__global__ void copied(float4 *to, const float4 *from, int n, int passes) {
+  for (int p = 0; p < passes; p++)
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) to[i] = from[i];
+}
+__global__ void sleeps(long ns) {
+  unsigned long long from, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(from));
+  do { __nanosleep(1000); asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); } while (now - from < ns);
+}
 struct Inner { volatile int *flag; float *x; };
 __global__ void waits(Inner *inner) { while (!*inner->flag) {} inner->x[threadIdx.x] += 1; }
 __global__ void cooperates(float *x) { cooperative_groups::this_grid().sync(); x[threadIdx.x] += 1; }
@@ -93,6 +102,12 @@ int main(int count, char **words) {
     cudaStreamEndCapture(stream, &graph);
     cudaGraphInstantiate(&exec, graph, 0);
     for (int i = 0; i < steps / 4; i++) cudaGraphLaunch(exec, stream);
+  } else if (!strcmp(what, "long")) { /* each of about 100 ms */
+    for (int i = 0; i < steps; i++) {
+      multiply_add<<<264, 512, 0, stream>>>(x, 2800000);
+      copied<<<1056, 256, 0, stream>>>((float4 *)to, (float4 *)b, n / 4, 1900);
+      sleeps<<<132, 128, 0, stream>>>(100000000);
+    }
   } else for (int i = 0; i < steps; i++) step();
   cudaStreamSynchronize(stream);
   fprintf(stderr, "loop %.4f s\n", seconds() - begun);
@@ -214,6 +229,7 @@ def _programs(work: Path, out: Path) -> dict[str, Program]:
         "decode-eager": Program((*decode, "eager", "300", here), is_traced=True),
         "eager": Program((kernels, "eager", "6000"), 3),
         "frees": Program((kernels, "frees", "6000"), 3, ("--replay-after", "15000")),
+        "long": Program((kernels, "long", "15"), 3),
         "graph": Program((kernels, "graph", "6000"), 3),
         "odd": Program((kernels, "odd", "2000"), 3),
         "hang": Program((kernels, "hang", "2000"), 3),

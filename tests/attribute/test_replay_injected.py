@@ -139,6 +139,14 @@ def test_what_soon_changes_no_more_is_written_back_all_the_same(plain, tmp_path)
     assert replay.of(kinds["halve", 1].number, GPUS[0]).undone > 0
 
 
+@pytest.mark.parametrize("more", [{}, {"FAKE_FULL": "1"}])
+def test_of_large_memory_what_changes_is_written_back(sanitized, tmp_path, more):
+    replay, kinds = told(play(sanitized, tmp_path, "large", **more))
+    assert replay.saved_bytes == 2 * 4096 * 8 + 8 * ((3 << 17) + 1)
+    assert replay.changed_bytes == 0
+    assert (replay.of(kinds["poke", 1].number, GPUS[0]).undone > 0) is not bool(more)
+
+
 @pytest.mark.parametrize(
     ("what", "why"),
     [("destroyed", "destroyed its context"), ("unloaded", "its code was unloaded")],
@@ -216,6 +224,15 @@ def test_memory_is_saved_on_the_host_where_the_gpu_has_no_room(plain, tmp_path):
     assert replay.changed_bytes == 0
     # There is nothing on the GPU to write back from.
     assert replay.of(kinds["grow", 1].number, GPUS[0]).undone == -1
+
+
+@pytest.mark.parametrize(("gpu", "is_refused"), [(0, True), (1, False)])
+def test_while_another_process_uses_the_gpu_nothing_is_launched_again(plain, tmp_path, gpu, is_refused):
+    # That of the test, which lives, and has not said that it ended.
+    (tmp_path / f"{os.getpid()}-1.txt").write_text(f"cupti 28\ndevice {gpu} {GPUS[gpu]}\n")
+    replay, kinds = told(play(plain, tmp_path, "plain"))
+    assert {"another process of the program" in kind.refused for kind in kinds.values()} == {is_refused}
+    assert any(window.kind >= 0 for window in replay.windows) is not is_refused
 
 
 @pytest.mark.parametrize(("what", "code"), [("exits", CODE), ("signal", -15)])

@@ -262,7 +262,7 @@ int cuStreamCreate(void **, unsigned), cuStreamBeginCapture_v2(void *, int), cuS
 int cuGraphInstantiateWithFlags(void **, void *, uint64_t), cuGraphLaunch(void *, void *), cuGraphDestroy(void *);
 int cuCtxDestroy_v2(void *), cuModuleUnload(void *);
 enum { WORDS = 1 << 12 };
-static uint64_t x, y, bytes = WORDS * sizeof(uint64_t);
+static uint64_t x, y, z, bytes = WORDS * sizeof(uint64_t);
 static int busy(void) {
     for (uint64_t end = now() + 30000; now() < end;) {}
     return 0;
@@ -272,6 +272,12 @@ static int grow(void **p) {
     uint64_t *to = *(uint64_t **)p[0];
     for (int i = 0; i < WORDS; i++) to[i] = to[i] * 3 + *(uint32_t *)p[1];
     return busy();
+}
+/* Of a large allocation a word in the second MiB and the last one. */
+enum { LARGE = (3 << 17) + 1 };
+static int poke(void **p) {
+    uint64_t *to = *(uint64_t **)p[0];
+    return to[(1 << 17) + 5] += 3, to[LARGE - 1] += 5, busy();
 }
 /* Ends at nought after some launches. */
 static int halve(void **p) {
@@ -293,7 +299,7 @@ static int say(void **p) { return (void)p, puts("said by a kernel"), fflush(stdo
 static struct function kernels[] = {
     {"grow", grow, 2, {8, 4}}, {"copy", copy, 2, {8, 8}}, {"wait_for", wait_for, 1, {8}},
     {"follow", follow, 1, {8}}, {"fail", fail, 1, {8}}, {"say", say, 1, {8}}, {"ncclDevKernel_AllReduce", copy, 2, {8, 8}},
-    {"halve", halve, 1, {8}}};
+    {"halve", halve, 1, {8}}, {"poke", poke, 1, {8}}};
 static int launch(int which, unsigned grid, uint64_t a, uint64_t b) {
     void *parameters[] = {&a, &b};
     return cuLaunchKernel(kernels + which, grid, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL);
@@ -302,6 +308,7 @@ static void check(void) {
     /* Runs behind the replay: what memory holds then. */
     uint64_t sum = 14695981039346656037u;
     for (int i = 0; i < WORDS; i++) sum = (sum ^ ((uint64_t *)x)[i] ^ 7 * ((uint64_t *)y)[i]) * 1099511628211u;
+    for (int i = 0; i < LARGE && z; i++) sum = (sum ^ ((uint64_t *)z)[i]) * 1099511628211u;
     printf("memory %016llx\n", (unsigned long long)sum);
 }
 int main(int count, char **words) {
@@ -333,6 +340,11 @@ int main(int count, char **words) {
     if (other) launch(1, 3, other, x);
     if (!strcmp(what, "freed") || !strcmp(what, "reused")) cuMemFree_v2(other);
     if (!strcmp(what, "reused")) cuMemAlloc_v2(&other, 64);
+    if (!strcmp(what, "large")) {
+        cuMemAlloc_v2(&z, LARGE * 8);
+        for (int i = 0; i < LARGE; i++) ((uint64_t *)z)[i] = (uint64_t)i;
+        for (int i = 0; i < 200; i++) launch(8, 1, z, 0);
+    }
     if (!strcmp(what, "halves"))
         for (int i = 0; i < 200; i++) ((uint64_t *)y)[5] = 1ul << 63, launch(7, 1, y, 0);
     if (!strcmp(what, "nccl")) launch(6, 1, y, x);

@@ -240,7 +240,7 @@ static struct {
     void *stream;
     struct saved *saved;
     size_t saved_count, pieces;
-    uint64_t digests, *digest[3]; /* on the device; as it was saved, and twice later */
+    uint64_t digests, *digest[4]; /* on the device; as it was saved, twice later, and at a restoration */
     struct piece *changing;
     size_t changing_count;
     volatile uint64_t until_ns; /* when what it does now counts as hanging */
@@ -773,11 +773,12 @@ static void after_call(uint32_t id, const struct call *call) {
 
 static void on_call(void *unused, uint32_t domain, uint32_t id, const struct call *call) {
     (void)unused;
-    if (domain != DOMAIN_DRIVER || within || replay.is_over || getpid() != state.pid) return;
     int is_begin = call->site == SITE_ENTER;
+    if (is_begin && !replay.after && !ends_something(id)) return;
+    if (domain != DOMAIN_DRIVER || within || replay.is_over || getpid() != state.pid) return;
     /* Where it replays while the program goes on, other threads wait. */
     if (replay.after && !is_begin) __atomic_fetch_sub(&replay.in_flight, 1, __ATOMIC_RELAXED);
-    if (is_begin ? !replay.after && !ends_something(id) : call->result && *call->result) return;
+    if (!is_begin && call->result && *call->result) return;
     within = 1; /* What is called here is not the program's. */
     pthread_mutex_lock(&replay.lock);
     if (is_begin && replay.after) __atomic_fetch_add(&replay.in_flight, 1, __ATOMIC_RELAXED);
@@ -797,15 +798,23 @@ static void *own_module, *own_function[3]; /* sleeps, does nothing, digests memo
 /* What is done from now on counts as hanging after so long. */
 static void expect(double seconds) { replay.until_ns = now_ns() + (uint64_t)((seconds + replay.hang_s) * 1e9); }
 
+/* Returns a number of a file of the kernel's, behind a word; 0 where there is none. */
+static size_t number_in(const char *path, const char *word) {
+    char line[256];
+    size_t found = 0;
+    FILE *file = fopen(path, "r");
+    while (file && !found && fgets(line, sizeof line, file))
+        if (!strncmp(line, word, strlen(word))) found = strtoull(line + strlen(word), NULL, 10);
+    if (file) fclose(file);
+    return found;
+}
+
+/* Returns how much memory of the host can be had, a tenth left to others. */
 static size_t host_room(void) {
-    size_t room = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) / 10 * 9;
-    size_t most = 0, used = 0;
-    FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r"), *now = fopen("/sys/fs/cgroup/memory.current", "r");
-    int is_limited = limit && now && fscanf(limit, "%zu", &most) == 1 && fscanf(now, "%zu", &used) == 1;
-    if (limit) fclose(limit);
-    if (now) fclose(now);
-    size_t left = most > used ? (most - used) / 10 * 9 : 0;
-    return is_limited && left < room ? left : room;
+    size_t room = number_in("/proc/meminfo", "MemAvailable:") << 10;
+    size_t most = number_in("/sys/fs/cgroup/memory.max", ""), used = number_in("/sys/fs/cgroup/memory.current", "");
+    if (most && most < used + room) room = most > used ? most - used : 0;
+    return room / 10 * 9;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -839,18 +848,6 @@ static int save_memory(void) {
     return 1;
 }
 
-static int restore_memory(void) {
-    int code = 0;
-    for (size_t i = 0; i < replay.saved_count && !code; i++) {
-        struct saved *one = replay.saved + i;
-        /* What takes long is not the GPU that hangs. */
-        if (one->on_host) replay.until_ns += one->size;
-        if (one->on_device) code = cu.cuMemcpyDtoDAsync_v2(one->start, one->on_device, one->size, replay.stream);
-        else if (one->on_host) code = cu.cuMemcpyHtoD_v2(one->start, one->on_host, one->size);
-    }
-    return code ? code : cu.cuStreamSynchronize(replay.stream);
-}
-
 /* Takes the checksums of all pieces of what is saved; returns whether it could. */
 static int take_digest(int which) {
     uint64_t bytes = replay.pieces * sizeof(uint64_t);
@@ -867,6 +864,33 @@ static int take_digest(int which) {
     return !code && !cu.cuMemcpyDtoH_v2(replay.digest[which], replay.digests, bytes);
 }
 
+static int restore_part(struct saved *one, uint64_t at, uint64_t size) {
+    if (one->on_device) return cu.cuMemcpyDtoDAsync_v2(one->start + at, one->on_device + at, size, replay.stream);
+    /* What takes long is not the GPU that hangs. */
+    replay.until_ns += size;
+    return cu.cuMemcpyHtoD_v2(one->start + at, one->on_host + at, size);
+}
+
+/* Writes back what is not as it was saved; all of it where that cannot be told. */
+static int restore_memory(void) {
+    int code = 0, is_known = replay.digests && take_digest(3);
+    for (size_t i = 0; i < replay.saved_count && !code; i++) {
+        struct saved *one = replay.saved + i;
+        uint64_t begin = 0;
+        for (uint64_t at = 0, n = one->first; at < one->size && is_known && !code; at += PIECE, n++) {
+            if (replay.digest[0][n] != replay.digest[3][n]) continue;
+            if (at > begin) code = restore_part(one, begin, at - begin);
+            begin = at + PIECE;
+        }
+        if (begin < one->size && !code) code = restore_part(one, begin, one->size - begin);
+        /* Bytes behind the last whole word have no checksum. */
+        uint64_t rest = one->size % sizeof(uint64_t);
+        if (rest && !code) code = restore_part(one, one->size - rest, rest);
+    }
+    /* What comes from the host may still be on its way, in another stream. */
+    return code ? code : cu.cuCtxSynchronize();
+}
+
 static int prepare_digests(void) {
     replay.pieces = 0;
     for (size_t i = 0; i < replay.saved_count; i++) {
@@ -874,13 +898,16 @@ static int prepare_digests(void) {
         replay.pieces += (replay.saved[i].size - 1) / PIECE + 1;
     }
     int is_room = replay.pieces && !cu.cuMemAlloc_v2(&replay.digests, replay.pieces * sizeof(uint64_t));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         free(replay.digest[i]);
         replay.digest[i] = calloc(replay.pieces + 1, sizeof(uint64_t));
         is_room &= replay.digest[i] != NULL;
     }
     replay.changing = calloc(replay.pieces + 1, sizeof *replay.changing);
-    return is_room && replay.changing && take_digest(0);
+    if (is_room && replay.changing && take_digest(0)) return 1;
+    if (replay.digests) cu.cuMemFree_v2(replay.digests);
+    replay.digests = 0;
+    return 0;
 }
 
 /* Says how much memory is not as it was saved. */
