@@ -12,8 +12,8 @@ from ptxbench.api.board import open_boards
 from ptxbench.attribute.launches import LaunchLog, join_launches
 from ptxbench.attribute.page import page
 from ptxbench.attribute.program import energy_of, recorded_board, recording
-from ptxbench.attribute.recorded import RecordedProgram, keep, load, program_manifest
-from ptxbench.attribute.replay.of_program import program_profiles
+from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram, keep, load, program_manifest
+from ptxbench.attribute.replay.of_program import _stretches, program_profiles
 from ptxbench.attribute.replay.program_log import (
     NOTHING_TO_DO,
     SLEEPING,
@@ -26,6 +26,7 @@ from ptxbench.attribute.stacks import program_stacks
 from ptxbench.cli.main import run
 from ptxbench.core.status import Status
 from ptxbench.devices.step import NodeType, StepNode
+from ptxbench.sensors.trace import KernelWindow
 
 LANE = "process 7, stream 1"
 GAP_S = 2e-6
@@ -214,6 +215,27 @@ def test_launches_that_take_longer_by_themselves_are_said():
     (row,) = [row for row in without_kernels(recorded).rows if row.name == "gemm"]
     assert row.status is Status.IMPRECISE
     assert "a launch by itself takes 60" in row.reason
+
+
+def test_times_of_work_are_few_and_have_short_pauses_in_them():
+    def spans(*edges_s):
+        return tuple(KernelWindow(round(a * 1e9), round(b * 1e9), b - a) for a, b in edges_s)
+
+    assert _stretches(()) == ()
+    assert _stretches(spans((0, 1), (1.5, 2), (4, 5))) == spans((0, 2), (4, 5))
+    # Of a hundred pauses, each longer than the one before, the longest part times of work.
+    begins = np.cumsum(2.0 + 0.01 * np.arange(100))
+    found = _stretches(spans(*((begin, begin + 0.5) for begin in begins)))
+    assert len(found) == 40
+    assert (found[0].start_ns, found[-1].end_ns) == (round(begins[0] * 1e9), round((begins[-1] + 0.5) * 1e9))
+
+
+def test_where_the_energy_of_the_program_is_not_known_there_is_no_profile(whole):
+    recorded, _, _ = whole
+    (board,) = recorded.boards
+    deaf = RecordedBoard(board.facts, tuple(replace(one, code=one.code + 999) for one in board.series()))
+    blind = replace(recorded, boards=(deaf,), log=replace(recorded.log, by_gpu={}))
+    assert program_profiles(blind, energy_of(blind)) == ()
 
 
 def test_page_and_stacks_have_the_kernels_by_themselves(whole):

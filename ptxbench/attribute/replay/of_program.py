@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -49,6 +50,8 @@ from ptxbench.sensors.kernel_run import POWER_CAP
 from ptxbench.sensors.trace import KernelWindow, Trace
 
 _NS_PER_S = 1e9
+# Pauses between kernels that are longer are no time of work; so many of them at most.
+_PAUSE_NS, _MOST_PAUSES = 1_000_000_000, 40
 # Of what draws as much as that of the limit, the limit holds the clock down: NVML's reasons are not recorded.
 _AT_LIMIT = 0.97
 # Times of a launch in the program and by itself that differ by more are said.
@@ -76,6 +79,8 @@ def program_profiles(
 ) -> tuple[Profile, ...]:
     """Return the kernels of a program by what was launched again, for each GPU on which anything was.
 
+    Where the energy of the program itself is not known there is nothing to set beside it, and no profile.
+
     Args:
         recorded: The run.
         program: What its readings tell.
@@ -89,8 +94,9 @@ def program_profiles(
             for process in recorded.facts.replays
             if (kinds := tuple(kind for kind in process.kinds if kind.gpu == board.facts.uuid))
         ]
-        if any(one.beside for one in groups):
-            found.append(_profile(board, _busy(alone, own), gpu, groups, settings))
+        busy = _busy(alone, own)
+        if any(one.beside for one in groups) and math.isfinite(busy.energy_j):
+            found.append(_profile(board, busy, gpu, groups, settings))
     return tuple(found)
 
 
@@ -234,7 +240,7 @@ def _busy(recorded: RecordedProgram, board: RecordedBoard) -> StepEnergy:
     """Return time and energy of the program while its kernels ran, short pauses with them."""
     facts = recorded.facts
     launches = recorded.log.by_gpu.get(board.facts.uuid, no_launches())
-    spans = busy_spans(launches) or (facts.window,)
+    spans = _stretches(busy_spans(launches)) or (facts.window,)
     energies = [board.energy(span, ()) for span in spans]
     energy_j = sum(one.energy_j for one in energies)
     half_j = sum(one.interval_j[1] - one.interval_j[0] for one in energies) / 2
@@ -244,6 +250,20 @@ def _busy(recorded: RecordedProgram, board: RecordedBoard) -> StepEnergy:
         _mean(board, source, spans) for source in (SourceName.CLOCK, SourceName.TEMPERATURE)
     )
     return StepEnergy(time_s, energy_j, half_j, 0.0, clock_mhz, temperature_c, limited)
+
+
+def _stretches(spans: Sequence[KernelWindow]) -> tuple[KernelWindow, ...]:
+    """Return times of work, in order; short pauses are of them, so that the energy of each is known well."""
+    pauses_ns = [after.start_ns - before.end_ns for before, after in pairwise(spans)]
+    longest = sorted(pauses_ns, reverse=True)[:_MOST_PAUSES]
+    least_ns = max(_PAUSE_NS, longest[-1] if len(longest) == _MOST_PAUSES else 0)
+    found: list[KernelWindow] = []
+    for span, pause_ns in zip(spans, [0, *pauses_ns], strict=False):
+        start_ns = span.start_ns
+        if found and pause_ns <= least_ns:
+            start_ns = found.pop().start_ns
+        found.append(KernelWindow(start_ns, span.end_ns, (span.end_ns - start_ns) / _NS_PER_S))
+    return tuple(found)
 
 
 def _changed_bytes(processes: Sequence[ProcessReplay]) -> int:
