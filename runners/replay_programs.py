@@ -142,15 +142,15 @@ int main(int count, char **words) {
   return 3;
 }
 """
-DECODE = """
+STEPS = """
 import hashlib, os, sys, time
-sys.path[:0] = [sys.argv[3], os.path.dirname(sys.argv[3])]
+sys.path[:0] = [sys.argv[4], os.path.dirname(sys.argv[4])]
 import torch
-from profile_steps import _decode
+from profile_steps import _STEPS
 torch.manual_seed(1)
-step, _ = _decode()
+step, _ = _STEPS[sys.argv[1]]()
 tokens = step()
-if sys.argv[1] == "graph":
+if sys.argv[2] == "graph":
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -161,16 +161,16 @@ if sys.argv[1] == "graph":
         tokens = step()
     torch.cuda.synchronize()
     begun = time.monotonic()
-    for _ in range(int(sys.argv[2])):
+    for _ in range(int(sys.argv[3])):
         graph.replay()
 else:
     torch.cuda.synchronize()
     begun = time.monotonic()
-    for _ in range(int(sys.argv[2])):
+    for _ in range(int(sys.argv[3])):
         tokens = step()
 torch.cuda.synchronize()
 print(f"loop {time.monotonic() - begun:.4f} s", file=sys.stderr)
-print(hashlib.sha256(tokens.cpu().numpy().tobytes()).hexdigest()[:16])
+print(hashlib.sha256(tokens.float().cpu().numpy().tobytes()).hexdigest()[:16])
 """
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 110
@@ -217,16 +217,17 @@ def main() -> int:
 
 def _programs(work: Path, out: Path) -> dict[str, Program]:
     (work / "kernels.cu").write_text(KERNELS)
-    (work / "decode.py").write_text(DECODE)
+    (work / "steps.py").write_text(STEPS)
     kernels = str(work / "kernels")
     compiled = ["nvcc", "-O3", "-arch=native", "-o", kernels, str(work / "kernels.cu")]
     built = subprocess.run(compiled, capture_output=True, text=True, check=False)
     _say(out, f"nvcc: exit {built.returncode} {built.stderr[:1000]}")
-    decode = (sys.executable, str(work / "decode.py"))
+    steps = (sys.executable, str(work / "steps.py"))
     here = str(ROOT / "runners")
     return {
-        "decode-graph": Program((*decode, "graph", "1000", here), is_traced=True),
-        "decode-eager": Program((*decode, "eager", "300", here), is_traced=True),
+        "decode-graph": Program((*steps, "decode", "graph", "1000", here), is_traced=True),
+        "decode-eager": Program((*steps, "decode", "eager", "300", here), is_traced=True),
+        "mix": Program((*steps, "mix", "graph", "6000", here)),
         "eager": Program((kernels, "eager", "6000"), 3),
         "frees": Program((kernels, "frees", "6000"), 3, ("--replay-after", "15000")),
         "long": Program((kernels, "long", "15"), 3),

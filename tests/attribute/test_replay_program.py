@@ -39,7 +39,7 @@ NOTHING_S = 1.5e-6
 CHANGING, UNDO_S, UNDO_W = "norm", 6e-6, 260.0
 
 
-def program(refused="", seen_factor=1.0, wrong_w=0.0, share_before=1.0):
+def program(refused="", seen_factor=1.0, wrong_w=0.0, share_before=1.0, rested=""):
     """Return a run of steps and what was launched again, and the true energy of each kernel and of the steps.
 
     Args:
@@ -47,6 +47,7 @@ def program(refused="", seen_factor=1.0, wrong_w=0.0, share_before=1.0):
         seen_factor: How much longer the launches took in the program than they do again.
         wrong_w: What the launches again draw more.
         share_before: Share of the program that comes before the replay.
+        rested: A kernel that gets idle time.
     """
     made = LoadedGpu()
     (board,) = open_boards(made.gpu)
@@ -56,11 +57,11 @@ def program(refused="", seen_factor=1.0, wrong_w=0.0, share_before=1.0):
     step_w = sum(n * time_s * watts for _, n, time_s, watts in KERNELS) / step_s
     windows, undos = [], []
 
-    def window(kind, launch_s, power_w, undone=0, to=windows):
+    def window(kind, launch_s, power_w, undone=0, to=windows, sleeps=0):
         launches, start_ns = 128, clock.now_ns()
         made.load(0.8, power_w)
         times = round(0.8 / (launches * launch_s))
-        to.append(ReplayWindow(kind, "", start_ns, clock.now_ns(), times, launches, undone))
+        to.append(ReplayWindow(kind, "", start_ns, clock.now_ns(), times, launches, undone, sleeps))
 
     with recording([board]) as recordings:
         made.gpu.sleep(1.0)
@@ -76,6 +77,10 @@ def program(refused="", seen_factor=1.0, wrong_w=0.0, share_before=1.0):
                 both_s = time_s + UNDO_S
                 both_w = (time_s * (watts + wrong_w) + UNDO_S * UNDO_W) / both_s
                 window(number, both_s, both_w, 128)
+            elif name == rested:
+                # As long asleep as at work, behind an attempt without that the limit slowed down.
+                window(number, 1.2 * time_s, 0.9 * watts)
+                window(number, 2 * time_s, (watts + SLEEP_W) / 2, sleeps=round(128 * time_s / 20e-6))
             elif name != refused:
                 window(number, time_s, watts + wrong_w)
         end_ns = replayed_ns = clock.now_ns()
@@ -200,6 +205,15 @@ def test_rows_that_do_not_add_up_are_estimates():
     assert not found.is_closed
     assert {row.status for row in found.rows if row.kind} == {Status.IMPRECISE}
     assert any("of the program: they are estimates" in note for note in found.notes)
+
+
+def test_idle_time_between_launches_is_taken_off():
+    recorded, truths, _ = program(rested="gemm")
+    (row,) = [row for row in without_kernels(recorded).rows if row.name == "gemm"]
+    assert row.energy_j == pytest.approx(truths["gemm"], rel=0.02)
+    assert row.launch_s == pytest.approx(60e-6, rel=0.02)
+    assert row.idle_share == pytest.approx(0.5, abs=0.01)
+    assert row.status is Status.OK
 
 
 def test_launches_that_end_early_when_they_are_made_again_are_said():

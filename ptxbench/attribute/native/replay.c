@@ -10,9 +10,10 @@
  *   kind K NAME DEVICE CALLS, then grid, block, shared bytes, cluster, is cooperative, is programmatic,
  *                           priority
  *   seen NAME DEVICE COUNT NS, then grid, block, shared bytes: what CUPTI saw of kernels while the program ran
- *   window K BEGIN END TIMES LAUNCHES UNDONE: a graph of so many launches ran so often; -1: sleeping, -2: nothing.
- *                           In it what K changes of what it reads was written back so often; -1: not looked at
- *   undo K BEGIN END TIMES LAUNCHES 0: the same of writing back alone
+ *   window K BEGIN END TIMES LAUNCHES UNDONE SLEEPS: a graph of so many launches ran so often; -1: sleeping, -2:
+ *                           nothing. In it what K changes of what it reads was written back so often (-1: not
+ *                           looked at), and one thread slept so often. The last window of K counts
+ *   undo K BEGIN END TIMES LAUNCHES 0 0: the same of writing back alone
  *   refused K WHY           K is launched no more; -1 is all of them
  *   saved BYTES, changed BYTES (of it, at the end), stopped WHY
  *
@@ -36,6 +37,8 @@ enum { NODE_KERNEL = 0, NODE_GRAPH = 4, NODE_ALLOCATES = 10 };
 enum { ASK_TYPE = 2, ASK_IS_MANAGED = 8, ASK_DEVICE = 9, ASK_START = 11, ASK_SIZE = 12, TYPE_HOST = 1 };
 enum { COOPERATIVE = 2, CLUSTER = 4, CLUSTER_POLICY = 5, PROGRAMMATIC = 6, PRIORITY = 8, CARVEOUT = 14 };
 enum { LAUNCH_END = 0, LAUNCH_BUFFER = 1, LAUNCH_SIZE = 2, CAPTURE_OF_THREAD = 1, STREAM_NON_BLOCKING = 1 };
+#define SLOWER 1.02 /* of a launch by itself, at which the limit may hold it down */
+#define LIMITING_NS 4e7 /* what lasts longer, the limit may slow down */
 #define LEFT_BYTES ((size_t)512 << 20) /* device memory that is left to others */
 #define LOWEST_ADDRESS ((uint64_t)1 << 16)
 #define HIGHEST_ADDRESS ((uint64_t)1 << 57)
@@ -243,6 +246,7 @@ static struct {
     uint64_t digests, *digest[4]; /* on the device; as it was saved, twice later, and at a restoration */
     struct piece *changing;
     size_t changing_count;
+    uint64_t sleep_ns; /* how long one thread sleeps */
     volatile uint64_t until_ns; /* when what it does now counts as hanging */
     volatile int is_done, is_stopped, is_crashed, is_shared, status;
     pthread_t thread;
@@ -1082,20 +1086,44 @@ static int undo(void) {
     return code;
 }
 
-/* Makes a graph of launches: those of a kind in the order of the program, all of them several times; or, by a
- * number in their place, of writing back or of a kernel of this library's. Before each `every`th launch (0: none)
- * what the kind changes is written back. */
-static int make_graph(
-    const struct instances *of, int number, size_t count, size_t copies, size_t every, void **exec
-) {
+/* What a graph is made of: the launches of a kind in the order of the program, all of them several times; or, by a
+ * number in their place, writing back or a kernel of this library's. */
+struct plan {
+    const struct instances *of;
+    int number;
+    size_t count, copies, every; /* before each such launch what the kind changes is written back; 0: never */
+    double sleeps;               /* behind each launch */
+};
+
+static size_t launches_in(const struct plan *plan) { return plan->count * plan->copies; }
+
+static size_t undos_in(const struct plan *plan) {
+    return plan->every ? plan->copies * ((plan->count - 1) / plan->every + 1) : 0;
+}
+
+static size_t sleeps_in(const struct plan *plan) { return (size_t)((double)launches_in(plan) * plan->sleeps + 1e-6); }
+
+/* Returns how often a graph of one copy can be in one that does not grow too large. */
+static size_t most_copies(const struct plan *plan) {
+    struct plan one = *plan;
+    one.copies = 1;
+    size_t nodes = one.number == UNDOING ? one.count * replay.changing_count
+                                         : one.count + undos_in(&one) * replay.changing_count + sleeps_in(&one);
+    return nodes < MOST_NODES ? MOST_NODES / nodes : 1;
+}
+
+static int make_graph(const struct plan *plan, void **exec) {
     void *graph = NULL;
+    size_t slept = 0, made = 0;
     int code = cu.cuStreamBeginCapture_v2(replay.stream, CAPTURE_OF_THREAD);
     if (code) return code;
-    for (size_t copy = 0; copy < copies; copy++)
-        for (size_t i = 0; i < count && !code; i++) {
-            if (every && i % every == 0) code = undo();
+    for (size_t copy = 0; copy < plan->copies; copy++)
+        for (size_t i = 0; i < plan->count && !code; i++) {
+            if (plan->every && i % plan->every == 0) code = undo();
             if (code) break;
-            code = of ? launch_one(of, i) : number == UNDOING ? undo() : launch_own(number == GAPS);
+            code = plan->of ? launch_one(plan->of, i) : plan->number == UNDOING ? undo() : launch_own(plan->number == GAPS);
+            made++;
+            for (; slept < (size_t)((double)made * plan->sleeps + 1e-6) && !code; slept++) code = launch_own(0);
         }
     int ended = cu.cuStreamEndCapture(replay.stream, &graph);
     if (!code) code = ended;
@@ -1154,94 +1182,149 @@ static int find_changing(void *first, void *round) {
     return 0;
 }
 
-/* Launches a graph for a window, and writes down when; `again` is about how long it takes, ns. */
-static int run_window(const char *word, int number, void *exec, uint64_t again, size_t launches, int undone) {
+static char told_window[160];
+
+/* Launches a graph for a window, and writes down when; `again` is about how long it takes, ns, and becomes how long
+ * it took. */
+static int run_window(const char *word, int number, const struct plan *plan, int undone, void *exec, uint64_t *again) {
     uint64_t begin, end;
     for (int i = 0; i < 2 && !replay.is_stopped; i++) {
-        uint64_t times = (uint64_t)(replay.window_s * 1e9 / (double)(again ? again : 1)) + 1;
+        uint64_t times = (uint64_t)(replay.window_s * 1e9 / (double)(*again ? *again : 1)) + 1;
         if (times > 250000 * replay.window_s) times = (uint64_t)(250000 * replay.window_s) + 1;
-        expect(20 * replay.window_s + 20e-9 * (double)again);
+        expect(20 * replay.window_s + 20e-9 * (double)*again);
         int code = timed_launches(exec, times, &begin, &end);
         if (code || replay.is_stopped) return code;
-        again = (end - begin) / times;
+        *again = (end - begin) / times;
         if ((double)(end - begin) < 0.7e9 * replay.window_s && !i) continue;
-        tell("%s %d %llu %llu %llu %zu %d\n", word, number, (unsigned long long)begin, (unsigned long long)end,
-             (unsigned long long)times, launches, undone);
+        snprintf(told_window, sizeof told_window, "%s %d %llu %llu %llu %zu %d %zu\n", word, number,
+                 (unsigned long long)begin, (unsigned long long)end, (unsigned long long)times, launches_in(plan),
+                 undone, sleeps_in(plan));
+        tell("%s", told_window);
         break;
     }
     return 0;
 }
 
-/* Makes a graph that lasts a while, and returns how long it takes when it is launched again, ns; 0: it failed. */
-static int timed_graph(
-    const struct instances *of, int number, size_t count, size_t *copies, size_t every, void **exec, uint64_t *again
-) {
+/* Makes a graph that lasts a while, and finds how long it takes when it is launched again, ns. */
+static int timed_graph(struct plan *plan, void **exec, uint64_t *again) {
     uint64_t begin, end;
-    int code = make_graph(of, number, count, *copies, every, exec);
+    int code = make_graph(plan, exec);
     /* What the first launch of a graph takes is not the kernels' time. */
     for (int i = 0; i < 3 && !code; i++) {
         code = timed_launches(*exec, 1, &begin, &end);
         if (!code) *again = end - begin;
         if (!code && *again >= 1e9 * replay.window_s / 8) break;
     }
-    size_t undos = number == UNDOING ? count : every ? (count - 1) / every + 1 : 0;
-    size_t nodes = (number == UNDOING ? 0 : count) + undos * replay.changing_count;
-    size_t wanted = *again ? GRAPH_NS / *again + 1 : 1;
-    if (wanted > MOST_NODES / nodes) wanted = MOST_NODES / nodes;
-    if (code || *copies > 1 || wanted <= 1) return code;
+    size_t wanted = *again ? GRAPH_NS / *again + 1 : 1, most = most_copies(plan);
+    if (wanted > most) wanted = most;
+    if (code || plan->copies > 1 || wanted <= 1) return code;
     cu.cuGraphExecDestroy(*exec);
     *exec = NULL;
-    *copies = wanted;
-    return timed_graph(of, number, count, copies, every, exec, again);
+    plan->copies = wanted;
+    return timed_graph(plan, exec, again);
 }
 
 /* Measures what writing back takes, and returns how long once takes, ns. */
 static int run_undo(int number, uint64_t *undo_ns) {
     void *exec = NULL;
-    size_t copies = 1, count = MOST_NODES / replay.changing_count;
     uint64_t again = 0;
-    if (count > UNDOS) count = UNDOS;
-    int code = timed_graph(NULL, UNDOING, count, &copies, 0, &exec, &again);
-    if (!code) code = run_window("undo", number, exec, again, count * copies, 0);
+    struct plan plan = {.number = UNDOING, .count = MOST_NODES / replay.changing_count, .copies = 1};
+    if (plan.count > UNDOS) plan.count = UNDOS;
+    int code = timed_graph(&plan, &exec, &again);
+    if (!code) code = run_window("undo", number, &plan, 0, exec, &again);
     if (exec) cu.cuGraphExecDestroy(exec);
-    *undo_ns = again / (count * copies) + 1;
+    *undo_ns = again / launches_in(&plan) + 1;
     return code;
 }
 
-/* Lets a kind, or a kernel of this library's, run for a window. */
+/* Sees whether a kind changes what it reads, and measures what writing that back takes. Returns a CUDA error, or 0;
+ * `undo_ns` is how long it takes, 0 for never, and `undone` -1 where it is not known. */
+static int look_at(int number, struct plan plan, uint64_t *undo_ns, int *undone) {
+    void *round = NULL, *first = NULL;
+    struct plan one = plan;
+    one.count = 1;
+    int code = make_graph(&plan, &round);
+    if (!code) code = make_graph(&one, &first);
+    if (!code && !find_changing(first, round)) *undone = -1;
+    if (first) cu.cuGraphExecDestroy(first);
+    if (round) cu.cuGraphExecDestroy(round);
+    if (replay.changing_count > MOST_NODES) {
+        /* In so many places that writing back would be most of what runs. */
+        replay.changing_count = 0;
+        *undone = -1;
+    }
+    if (!code) code = cu.cuStreamSynchronize(replay.stream);
+    return !code && replay.changing_count ? run_undo(number, undo_ns) : code;
+}
+
+/* Returns how long a launch takes before the power limit can slow it down, ns: in a round that is short enough, or
+ * else in the program. */
+static double unlimited_ns(struct plan plan, double round_ns, double launch_s) {
+    double launch_ns = round_ns / (double)launches_in(&plan);
+    void *exec = NULL;
+    uint64_t begin, end;
+    if (round_ns > LIMITING_NS && launch_ns < LIMITING_NS / 2) {
+        plan.copies = 1;
+        plan.every = 0;
+        if (plan.count > (size_t)(LIMITING_NS / 2 / launch_ns)) plan.count = (size_t)(LIMITING_NS / 2 / launch_ns);
+        int code = make_graph(&plan, &exec);
+        for (int i = 0; i < 2 && !code; i++) code = timed_launches(exec, 1, &begin, &end);
+        if (!code) round_ns = (double)(end - begin);
+        if (exec) cu.cuGraphExecDestroy(exec);
+        launch_ns = round_ns / (double)plan.count;
+    }
+    return round_ns <= LIMITING_NS && launch_ns > 1e9 * launch_s ? launch_ns : 1e9 * launch_s;
+}
+
+/* Lets a kind, or a kernel of this library's, run for a window.
+ *
+ * What alone meets the power limit takes longer than in the program, as its clock falls. Then one thread sleeps
+ * between the launches, for a larger share of the time until they do not. */
 static int run_kind(int number, const struct instances *of, size_t count, double launch_s) {
+    static const double shares[] = {0.2, 0.35, 0.5, 0.65};
+    enum { SHARES = sizeof shares / sizeof *shares };
     void *exec = NULL;
     int undone = 0;
-    size_t copies = 1, every = 0;
     uint64_t again = 0, undo_ns = 0;
+    struct plan plan = {.of = of, .number = number, .count = count, .copies = 1};
     expect(60 * launch_s * (double)count);
     replay.changing_count = 0;
-    int code = 0;
-    if (of) {
-        void *first = NULL;
-        code = make_graph(of, number, count, 1, 0, &exec);
-        if (!code) code = make_graph(of, number, 1, 1, 0, &first);
-        if (!code && !find_changing(first, exec)) undone = -1;
-        if (first) cu.cuGraphExecDestroy(first);
-        if (replay.changing_count > MOST_NODES) {
-            /* In so many places that writing back would be most of what runs. */
-            replay.changing_count = 0;
-            undone = -1;
-        }
-        if (exec) cu.cuGraphExecDestroy(exec);
-        exec = NULL;
-        if (!code) code = cu.cuStreamSynchronize(replay.stream);
-        if (!code && replay.changing_count) code = run_undo(number, &undo_ns);
-        /* Before each launch where that is short, as of a counter; else before each round of them. */
-        int is_short = (double)undo_ns <= 1e9 * launch_s && count * replay.changing_count <= MOST_NODES;
-        if (undo_ns) every = is_short ? 1 : count;
-    }
+    int code = of ? look_at(number, plan, &undo_ns, &undone) : 0;
+    /* Before each launch where that is short, as of a counter; else before each round of them. */
+    int is_short = (double)undo_ns <= 1e9 * launch_s && count * replay.changing_count <= MOST_NODES;
+    if (undo_ns) plan.every = is_short ? 1 : count;
     if (!code) code = restore_memory();
     expect(60 * (launch_s + 1e-9 * (double)undo_ns) * (double)count);
-    if (!code) code = timed_graph(of, number, count, &copies, every, &exec, &again);
-    if (!code) code = restore_memory();
-    if (every) undone = (int)(copies * ((count - 1) / every + 1));
-    if (!code) code = run_window("window", number, exec, again, count * copies, undone);
+    if (!code) code = timed_graph(&plan, &exec, &again);
+    double most_ns = 0;
+    char alone[sizeof told_window] = "";
+    for (int i = 0; !code && !replay.is_stopped; i++) {
+        double launches = (double)launches_in(&plan), beside_ns = (double)(undos_in(&plan) * undo_ns);
+        if (!i) most_ns = unlimited_ns(plan, (double)again - beside_ns, launch_s);
+        code = restore_memory();
+        if (undo_ns) undone = (int)undos_in(&plan);
+        if (!code) code = run_window("window", number, &plan, undone, exec, &again);
+        beside_ns += (double)(sleeps_in(&plan) * replay.sleep_ns);
+        double launch_ns = ((double)again - beside_ns) / launches;
+        if (number == IDLE) replay.sleep_ns = (uint64_t)launch_ns;
+        if (!i) memcpy(alone, told_window, sizeof alone);
+        int is_slow = of && launch_s > 0 && launch_ns > SLOWER * most_ns + 1500;
+        if (code || !is_slow || !replay.sleep_ns) break;
+        if (i == SHARES) {
+            /* It is not the limit: what ran without idle time counts. */
+            tell("%s", alone);
+            break;
+        }
+        plan.sleeps = shares[i] / (1 - shares[i]) * most_ns / (double)replay.sleep_ns;
+        size_t most = most_copies(&plan);
+        if (plan.copies > most) plan.copies = most;
+        cu.cuGraphExecDestroy(exec);
+        exec = NULL;
+        code = make_graph(&plan, &exec);
+        uint64_t begin = 0, end = 0;
+        for (int n = 0; n < 2 && !code; n++) code = timed_launches(exec, 1, &begin, &end);
+        again = end - begin;
+    }
     if (exec) cu.cuGraphExecDestroy(exec);
     return code;
 }

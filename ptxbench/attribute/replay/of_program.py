@@ -162,7 +162,7 @@ class _Windows:
         power = self._power(trace, window, one.times, 0)
         if power.power.power_w > _AT_LIMIT * self._limits.set_w:
             power = self._power(trace, window, one.times, POWER_CAP)
-        sleeps = one.launches if one.kind == SLEEPING else 0
+        sleeps = one.launches if one.kind == SLEEPING else one.sleeps
         run = ReplayRun(
             f"kind {one.kind}", one.times, one.launches, sleeps, max(one.kind, -1), undone=one.undone
         )
@@ -185,7 +185,8 @@ def _row(
     if window is None:
         return _in_situ(kind, gpu, group.kinds, kind.refused or "its process did not come to it")
     one = windows.of(window)
-    one = replace(one, run=replace(one.run, first_s=kind.launch_s))
+    asleep = idle.graph_s / idle.run.sleeps * window.sleeps / one.graph_s
+    one = replace(one, run=replace(one.run, first_s=kind.launch_s, idle_share=asleep))
     undo = group.process.undo_of(kind.number, kind.gpu)
     undos = {} if undo is None else {0: windows.of(undo)}
     exponent = architecture_of(_ARCHITECTURE).clock_exponent.value

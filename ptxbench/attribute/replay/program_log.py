@@ -16,7 +16,7 @@ SLEEPING, NOTHING_TO_DO = -1, -2
 _EVERY = -1
 _NUMBER = re.compile("-?[0-9]{1,19}")
 # How many numbers stand behind a word.
-_COUNTS = {"begin": 1, "end": 1, "saved": 1, "changed": 1, "kind": 17, "seen": 11, "window": 6, "undo": 6}
+_COUNTS = {"begin": 1, "end": 1, "saved": 1, "changed": 1, "kind": 17, "seen": 11, "window": 7, "undo": 7}
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class ReplayWindow:
         launches: Launches in the graph.
         undone: How often in it memory that the kind changes of what it reads was written back; -1 where that
             cannot be told.
+        sleeps: How often in it one thread slept.
     """
 
     kind: int
@@ -69,6 +70,7 @@ class ReplayWindow:
     times: int
     launches: int
     undone: int = 0
+    sleeps: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,9 @@ class ProcessReplay:
         return (*self.windows, *self.undos)
 
     def of(self, kind: int, gpu: str) -> ReplayWindow | None:
-        """Return the window of a kind, None where it has none."""
-        return next((one for one in self.windows if (one.kind, one.gpu) == (kind, gpu)), None)
+        """Return the last window of a kind, None where it has none."""
+        found = [one for one in self.windows if (one.kind, one.gpu) == (kind, gpu)]
+        return found[-1] if found else None
 
     def undo_of(self, kind: int, gpu: str) -> ReplayWindow | None:
         """Return the window of writing back what a kind changes, None where it has none."""
