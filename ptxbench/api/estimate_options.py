@@ -19,7 +19,8 @@ class EstimateOptions:
     """The launch that is estimated, and under which conditions.
 
     Attributes:
-        kernel: Path of a PTX or cubin file, PTX text, or the bytes of either. With --ncu: part of the
+        kernel: Path of a file of PTX or machine code (a cubin, a fat binary, an object or a program with
+            one) or of a folder of cubins, PTX text, or the bytes of such a file. With --ncu: part of the
             kernel's name, or None where the CSV holds one kernel.
         table: Name or folder of a table, or a table that was loaded, which spares to read it each time
             (default: that of the GPU at hand, else h200).

@@ -43,7 +43,7 @@ class _Options(EstimateOptions):
 
 @command_of(_Options, "estimate")
 def command(options: _Options) -> None:
-    """Estimate the energy of KERNEL: a PTX or cubin file or, with --ncu, a kernel's name or part of it.
+    """Estimate the energy of KERNEL: a file of PTX or machine code or, with --ncu, part of a kernel's name.
 
     From a file, the executed instructions are counted along its control-flow graph. Trip counts are those in
     the code, or those of --trips (`--trips 0=128`). Bytes are those of addresses that are affine in thread,

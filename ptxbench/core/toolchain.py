@@ -203,6 +203,6 @@ def _checked(tool: str, done: _Done) -> _Done:
     """Return what a tool did where it did it."""
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        complaint = next((line for line in lines if "error" in line), lines[0])
+        complaint = next((line for line in lines if "error" in line or "fatal" in line), lines[0])
         raise RefusedModuleError(f"{tool} failed: {complaint}")
     return done

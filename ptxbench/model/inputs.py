@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ptxbench.catalogue.product import l2_bytes
-from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.codegen.assemble import assemble_any_version
+from ptxbench.codegen.containers import ELF, device_images, is_cubin
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
@@ -29,7 +30,6 @@ from ptxbench.storage.file_errors import read_bytes
 
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _HEADER_FLAGS = re.compile(r"EF_CUDA_SM(\d+)")
-_ELF = b"\x7fELF"
 _LEAST_SHARE = 0.001
 
 
@@ -40,56 +40,108 @@ class KernelCode:
     Attributes:
         kernel: The entry.
         functions: Everything in its file, by name: routines that it calls may stand there.
+        notes: What was done to get it, a sentence each.
     """
 
     kernel: SassKernel
     functions: Mapping[str, SassKernel]
+    notes: tuple[str, ...] = ()
 
 
 def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3) -> KernelCode:
-    """Return one kernel's SASS from a PTX or cubin file.
+    """Return one kernel's SASS from a file of PTX or machine code, or from a folder of cubins.
 
     Args:
-        path: PTX text, assembled for the run's GPU, or a cubin.
-        name: Entry name; None where the file has one.
-        table: The run, which names the GPU.
+        path: PTX text, which is assembled for the table's GPU, a cubin, a fat binary, an object, library or
+            program of a host that holds one, or a folder of cubins, such as Triton's cache.
+        name: Entry name; None where there is one kernel.
+        table: The table, which names the GPU.
         opt_level: Level to assemble PTX at.
 
     Raises:
-        InputError: The file cannot be read, is a cubin for another GPU, or has not this one kernel.
+        InputError: The file cannot be read, is for another GPU, or has not this one kernel.
         ToolError: ptxas or nvdisasm is missing, or refused the file.
     """
+    if path.is_dir():
+        cubins = sorted(path.rglob("*.cubin"))
+        if not cubins:
+            raise InputError(f"{path} holds no cubin; name a file of PTX or machine code")
+        return _find_kernel([(read_bytes(one), "") for one in cubins], str(path), name, table.gpu)
     return kernel_in(read_bytes(path, "name a .ptx or .cubin file"), str(path), name, table, opt_level)
 
 
 def kernel_in(
     code: bytes, what: str, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3
 ) -> KernelCode:
-    """Return one kernel's SASS from PTX or a cubin; see `read_kernel`.
+    """Return one kernel's SASS from PTX or machine code; see `read_kernel`.
 
     Args:
-        code: PTX text or a cubin.
+        code: PTX text, a cubin, or a file that holds a fat binary.
         what: Where the code comes from, for messages.
         name: Entry name; None where the code has one.
-        table: The run, which names the GPU.
+        table: The table, which names the GPU.
         opt_level: Level to assemble PTX at.
     """
-    if code.startswith(_ELF):
-        listing = disassemble(code)
-        _require_target(what, listing, table.gpu)
-    else:
-        text = code.decode(errors="replace")
-        if ".target" not in text or ".entry" not in text:
-            raise InputError(f"{what} is neither a cubin nor PTX with an entry; give one of the two")
-        listing = disassemble(assemble_ptx(text, table.gpu.target, opt_level).image)
-    functions = parse_listing(listing)
-    kernels = [one for one in functions if one in entry_names(listing)]
-    if name is None and len(kernels) == 1:
-        name = kernels[0]
-    if name not in kernels:
+    return _find_kernel(_machine_code(code, what, table.gpu, opt_level), what, name, table.gpu)
+
+
+def _find_kernel(
+    images: Iterable[tuple[bytes, str]], what: str, name: str | None, gpu: GpuInfo
+) -> KernelCode:
+    """Return the one kernel of some cubins, each with a sentence on how it was made, if any."""
+    found: dict[str, KernelCode] = {}
+    for image, note in images:
+        listing = disassemble(image)
+        # A program holds modules of its libraries, which may have no kernel.
+        if not entry_names(listing):
+            continue
+        _require_target(what, _target_of(listing), gpu)
+        functions = parse_listing(listing)
+        notes = (note,) if note else ()
+        found |= {one: KernelCode(functions[one], functions, notes) for one in entry_names(listing)}
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if not found:
+        raise InputError(f"{what} holds no kernel of {gpu.target}")
+    if name not in found:
         wanted = "several kernels" if name is None else f"no kernel {name!r}"
-        raise InputError(f"{what} has {wanted}; choose one with `entry`: {', '.join(kernels)}")
-    return KernelCode(functions[name], functions)
+        raise InputError(f"{what} has {wanted}; choose one with `entry`: {', '.join(found)}")
+    return found[name]
+
+
+def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> list[tuple[bytes, str]]:
+    """Return cubins of the table's GPU, each with a sentence on how it was made, if any."""
+    if is_cubin(code):
+        return [(code, "")]
+    images = device_images(code, what)
+    own = [one for one in images if not one.is_ptx and str(one.arch) == _digits(gpu.target)]
+    if own:
+        return [(one.data, "") for one in own]
+    texts = [one.data.decode(errors="replace") for one in images if one.is_ptx]
+    if not images:
+        texts = [code.decode(errors="replace")]
+        if code.startswith(ELF):
+            raise InputError(f"{what} holds no code of a GPU; name the file that has the kernel")
+        if ".target" not in texts[0] or ".entry" not in texts[0]:
+            raise InputError(
+                f"{what} is neither PTX with an entry nor a cubin, a fat binary or a host's file with one"
+            )
+    fitting = [text for text in texts if _runs_on(text, gpu)]
+    if not fitting:
+        held = ", ".join(one.name for one in images) or f"PTX of {_target_of(texts[0])}"
+        raise InputError(
+            f"{what} holds {held}, and the table is of {gpu.name} ({gpu.target}): compile it for that GPU, or"
+            " name a table of its own"
+        )
+    made = (assemble_any_version(text, what, gpu.target, opt_level) for text in fitting)
+    return [(cubin.image, note) for cubin, note in made]
+
+
+def _runs_on(ptx: str, gpu: GpuInfo) -> bool:
+    """Return whether PTX can be assembled for a GPU: of a newer one it cannot, nor of one kind of another."""
+    target = _target_of(ptx)
+    own, its = _digits(gpu.target), _digits(target)
+    return own == its or (target[-1:].isdigit() and int(its or 0) < int(own or 0))
 
 
 @dataclass(frozen=True)
@@ -152,7 +204,9 @@ def static_work(
         _timed(one, found.idle, launch, time_s, table)
         for one in (work, replace(least, idle=work.idle), replace(most, idle=work.idle))
     )
-    return CodeWork(best, least, most, math.isnan(time_s), missing, (*found.notes, *traffic.notes))
+    return CodeWork(
+        best, least, most, math.isnan(time_s), missing, (*code.notes, *found.notes, *traffic.notes)
+    )
 
 
 def _traffic(found: Executed, launch: Launch, table: Atlas, given: GivenBytes) -> Traffic:
@@ -293,15 +347,18 @@ def rows_for(path: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names[opcode] for opcode in wanted if opcode in names))
 
 
-def _require_target(what: str, listing: str, gpu: GpuInfo) -> None:
+def _target_of(text: str) -> str:
+    """Return the target of PTX or of a listing, "" where it names none."""
+    found, flags = _TARGET.search(text), _HEADER_FLAGS.search(text)
+    return found[1] if found else f"sm_{flags[1]}" if flags else ""
+
+
+def _require_target(what: str, target: str, gpu: GpuInfo) -> None:
     """Refuse a cubin whose machine code is another GPU's."""
-    found = _TARGET.search(listing)
-    flags = _HEADER_FLAGS.search(listing)
-    target = found[1] if found else f"sm_{flags[1]}" if flags else ""
     if target and _digits(target) != _digits(gpu.target):
         raise InputError(
             f"{what} is assembled for {target}, and the table is of {gpu.name} ({gpu.target}); "
-            "assemble it for that GPU, or give PTX"
+            "assemble it for that GPU, give PTX, or name a table of its own"
         )
 
 

@@ -7,10 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import run as fake
+from fakes.fat_binary import HOST, entry, fatbin
 
 import ptxbench
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.api.table import Table
+from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.model.clocks.ridge import PowerCurve
 from ptxbench.model.estimate import Machine
@@ -253,3 +256,73 @@ def test_samples_that_end_below_the_full_clock_are_refused(table, tmp_path):
 def test_a_setting_that_makes_no_sense_is_refused_by_name(table, words, named):
     with pytest.raises(ptxbench.InputError, match=named):
         ptxbench.estimate_kernel(PTX, table=table, **LAUNCH, **words)
+
+
+SCALED = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry NAME(.param .u64 x)
+{
+    .reg .b32 %r<4>; .reg .f32 %f<4>; .reg .b64 %d<4>;
+    ld.param.u64 %d0, [x]; mov.u32 %r0, %tid.x; mul.wide.u32 %d1, %r0, 4; add.u64 %d2, %d0, %d1;
+    ld.global.f32 %f0, [%d2]; add.f32 %f1, %f0, %f0; st.global.f32 [%d2], %f1;
+    ret;
+}
+"""
+
+
+def cubin_of(name, target):
+    return assemble_ptx(SCALED.replace("NAME", name), target, OptLevel.O3).image
+
+
+def estimated(code, **words):
+    return ptxbench.estimate_kernel(code, table="h200", grid=132, block=256, **words)
+
+
+def test_a_kernel_is_found_in_fat_binaries_programs_and_folders(tmp_path):
+    own = estimated(cubin_of("k", "sm_90a"))
+    other, older, ptx = (
+        cubin_of("other", "sm_90a"),
+        cubin_of("k", "sm_80"),
+        SCALED.replace("NAME", "k").encode(),
+    )
+    machine = fatbin(entry(2, 80, older), entry(2, 90, cubin_of("k", "sm_90a")), entry(1, 80, ptx))
+    program = HOST + bytes(8) + fatbin(entry(2, 90, other)) + machine
+    for code in (machine, fatbin(entry(1, 80, ptx)), ptx):
+        assert estimated(code) == own
+    with pytest.raises(InputError, match="several kernels; choose one with `entry`: other, k"):
+        estimated(program)
+    assert estimated(program, entry="k") == own
+    for name in ("k", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.cubin").write_bytes(cubin_of(name, "sm_90a"))
+    assert estimated(tmp_path, entry="k") == own
+    with pytest.raises(InputError, match="holds no cubin"):
+        estimated(Path(__file__).parent)
+
+
+def test_code_of_another_gpu_is_refused_with_what_is_there():
+    newer = fatbin(entry(2, 80, cubin_of("k", "sm_80")), entry(2, 120, cubin_of("k", "sm_120")))
+    words = r"holds machine code of sm_80, machine code of sm_120, and the table is of NVIDIA H200 \(sm_90a\)"
+    with pytest.raises(InputError, match=words):
+        estimated(newer)
+    with pytest.raises(InputError, match=r"assembled for sm_120, and the table is of NVIDIA H200 \(sm_90a\)"):
+        estimated(cubin_of("k", "sm_120"))
+    for target in ("sm_120", "sm_80a"):
+        ptx = SCALED.replace("NAME", "k").replace("sm_80", target)
+        with pytest.raises(InputError, match=f"holds PTX of {target}, and the table is of NVIDIA H200"):
+            estimated(ptx)
+    with pytest.raises(InputError, match="holds no code of a GPU"):
+        estimated(HOST)
+
+
+def test_ptx_of_a_newer_version_is_lowered_where_it_has_nothing_new():
+    ptx = SCALED.replace("NAME", "k")
+    found = estimated(ptx.replace("8.0", "99.9"))
+    assert found.energy_j == estimated(ptx).energy_j
+    assert found.notes[0].startswith("PTX 99.9 is assembled as PTX ")
+    with pytest.raises(
+        InputError, match=r"is PTX 99.9 and uses what the assembler, .* install a newer ptxas"
+    ):
+        estimated(ptx.replace("8.0", "99.9").replace("add.f32", "fly.f32"))
