@@ -23,6 +23,7 @@ from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
 if TYPE_CHECKING:
     from ptxbench.model.atlas import Atlas
+    from ptxbench.model.estimate import Machine
     from ptxbench.model.inputs import CodeWork
     from ptxbench.model.terms import Terms
 
@@ -117,20 +118,49 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
     if code is not None:
         sides = (estimate(one, machine, conditions).energy_j for one in (code.least, code.most))
         found = replace(reaching(found, *sides), missing=code.missing)
-    if options.explain and known.calibration is None:
-        answers = null_answers(
-            known.nulls,
-            found,
-            work,
-            (known.opcode_energies, known.machine),
-            conditions,
-            _kind(options),
-            lambda fitted: _activity(fitted, options),
-        )
-        found = replace(found, answers=answers)
+    if options.explain:
+        found = _explained(found, known, work, code, machine, conditions, options)
     return replace(
         _without_best(found), notes=(*_calibration_notes(known, options.explain), *notes, *found.notes)
     )
+
+
+def _explained(
+    found: KernelEstimate,
+    known: Atlas,
+    work: KernelWork,
+    code: CodeWork | None,
+    machine: Machine,
+    conditions: Conditions,
+    options: EstimateOptions,
+) -> KernelEstimate:
+    """Return an estimate with its source lines, and with what models that know less say."""
+    if code is not None:
+        found = _by_line(found, code, machine, conditions.activity)
+    if known.calibration is not None:
+        return found
+    answers = null_answers(
+        known.nulls,
+        found,
+        work,
+        (known.opcode_energies, known.machine),
+        conditions,
+        _kind(options),
+        lambda fitted: _activity(fitted, options),
+    )
+    return replace(found, answers=answers)
+
+
+def _by_line(found: KernelEstimate, code: CodeWork, machine: Machine, activity: Activity) -> KernelEstimate:
+    """Return an estimate with where its joules go by source line, or a note that the code has none."""
+    from ptxbench.model.by_line import joules_by_line
+
+    lines = code.code.lines()
+    if not lines:
+        note = "the code has no source lines: compile with -lineinfo to see where its joules go by line"
+        return replace(found, notes=(*found.notes, note))
+    parts = joules_by_line(found, code.work, machine, activity, code.placed, code.requested, lines)
+    return replace(found, lines=parts)
 
 
 def _calibration_notes(known: Atlas, explain: bool) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ptxbench.model.estimate import Coverage, KernelEstimate
 
 _FILLS_SHOWN = 8
+_LINES_SHOWN = 20
 _LACKING_SHOWN = 3
 _LEAST_LACKING = 0.001
 
@@ -125,6 +126,7 @@ def _print(result: KernelEstimate, gpu: GpuInfo, explain: bool, counts: str) -> 
     if result.clock_ratio < 1:
         click.echo(f"at {result.clock_ratio * gpu.max_sm_clock_mhz:.0f} MHz SM clock")
     _print_parts(result, explain)
+    _print_lines(result)
     if result.fills:
         click.echo("stand-ins, with their share of the executed instructions:")
     for fill in result.fills[:_FILLS_SHOWN]:
@@ -178,6 +180,26 @@ def _print_parts(result: KernelEstimate, with_errors: bool) -> None:
         rows.append([*row, error] if with_errors else row)
     headings = ("where", "J", "%", "± J") if with_errors else ("where", "J", "%")
     print_table(headings, rows, headings[1:])
+
+
+def _print_lines(result: KernelEstimate) -> None:
+    """Print where the joules go by source line, the files by their names where these are unlike."""
+    if not result.lines:
+        return
+    rows = [
+        (
+            Path(part.name).name,
+            f"{part.energy_j:.4g}",
+            f"{100 * part.energy_j / result.known_j:.1f}",
+            f"{part.error_j:.2g}",
+        )
+        for part in result.lines[:_LINES_SHOWN]
+    ]
+    headings = ("source line", "J", "%", "± J")
+    print_table(headings, rows, headings[1:])
+    left = result.lines[_LINES_SHOWN:]
+    if left:
+        click.echo(f"{len(left)} more lines: {sum(part.energy_j for part in left):.4g} J")
 
 
 def _print_answers(result: KernelEstimate) -> None:

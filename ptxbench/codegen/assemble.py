@@ -10,16 +10,18 @@ from ptxbench.core.errors import InputError, RefusedModuleError
 from ptxbench.core.toolchain import assembler_name, run_tool, tool_folder
 
 _NEWER = re.compile(r"Unsupported \.version ([\d.]+); current version is '([\d.]+)'")
+_LINE = re.compile(r"^\s*\.loc\s", re.MULTILINE)
 _VERSION = re.compile(r"^(\s*\.version\s+)[\d.]+", re.MULTILINE)
 
 
-def assemble_ptx(ptx: str, target: str, opt_level: OptLevel) -> Cubin:
+def assemble_ptx(ptx: str, target: str, opt_level: OptLevel, lines: bool = False) -> Cubin:
     """Assemble one PTX module.
 
     Args:
         ptx: Module text.
         target: Such as "sm_90a".
         opt_level: Optimization level.
+        lines: Whether the cubin keeps the source lines that the PTX has.
 
     Raises:
         ToolError: The assembler is missing.
@@ -27,8 +29,8 @@ def assemble_ptx(ptx: str, target: str, opt_level: OptLevel) -> Cubin:
     """
     with tool_folder() as folder:
         (folder / "module.ptx").write_text(ptx)
-        arguments = [f"-arch={target}", f"-O{opt_level.number}", "module.ptx", "-o", "module.cubin"]
-        run_tool("ptxas", arguments, folder)
+        options = [f"-arch={target}", f"-O{opt_level.number}", *(["-lineinfo"] if lines else [])]
+        run_tool("ptxas", [*options, "module.ptx", "-o", "module.cubin"], folder)
         image = (folder / "module.cubin").read_bytes()
     return Cubin(image, target, opt_level, assembler_name())
 
@@ -50,19 +52,20 @@ def assemble_any_version(ptx: str, what: str, target: str, opt_level: OptLevel) 
         RefusedModuleError: It refused the module.
         InputError: The module uses what only its newer version of PTX has.
     """
+    lines = _LINE.search(ptx) is not None
     try:
-        return assemble_ptx(ptx, target, opt_level), ""
+        return assemble_ptx(ptx, target, opt_level, lines), ""
     except RefusedModuleError as error:
         newer = _NEWER.search(str(error))
         if newer is None:
             raise
     own, known = newer.groups()
     try:
-        cubin = assemble_ptx(_VERSION.sub(rf"\g<1>{known}", ptx, count=1), target, opt_level)
+        cubin = assemble_ptx(_VERSION.sub(rf"\g<1>{known}", ptx, count=1), target, opt_level, lines)
     except RefusedModuleError as error:
         reason = str(error).splitlines()[0]
         raise InputError(
             f"{what} is PTX {own} and uses what the assembler, which knows PTX {known}, lacks ({reason});"
-            " give the cubin, or install a newer ptxas: pip install --upgrade nvidia-cuda-nvcc"
+            " give the cubin, or install a newer ptxas: pip install -U nvidia-cuda-nvcc"
         ) from error
     return cubin, f"PTX {own} is assembled as PTX {known}, the newest that the assembler knows"

@@ -96,6 +96,6 @@ def _unpacked(body: bytes, packed: int, size: int, flags: int, what: str) -> byt
             body = pa.decompress(body[:packed], size, codec=codec, asbytes=True)
         except (OSError, ValueError) as error:
             raise InputError(
-                f"{what}: its fat binary does not unpack ({error}); make it with --no-compress"
+                f"{what}: its fat binary does not unpack ({error}); make it without compression"
             ) from error
     return body if body.startswith(ELF) else body.rstrip(b"\0")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -108,6 +108,8 @@ class KernelEstimate:
         coverage: How well the table knows what it executes.
         missing: What is not known of its bytes and matters, a phrase each. Then there is no best value and no
             power, but the interval; the parts and the time are those without these bytes.
+        lines: Where the joules of instructions and bytes go by source line, where they were requested and the
+            code has such lines; most first.
     """
 
     kernel: str
@@ -125,6 +127,7 @@ class KernelEstimate:
     answers: tuple[NullAnswer, ...] = ()
     coverage: Coverage = Coverage(math.nan, math.nan, ())
     missing: tuple[str, ...] = ()
+    lines: tuple[Part, ...] = ()
 
     @property
     def known_j(self) -> float:
@@ -343,16 +346,9 @@ def dynamic_parts(
 
 
 def _dynamic_energy(work: KernelWork, machine: Machine, activity: Activity) -> _DynamicEnergy:
-    fitted = {one.kind: one for one in machine.terms.tensor}
-    opcode_energies = machine.opcode_energies.beside([byte.level for byte in machine.terms.bytes_pj])
     parts: dict[str, _Sum] = defaultdict(_Sum)
     fills = []
-    idle = dict(work.idle)
-    for opcode, lanes in work.opcodes:
-        energy = _energy_of(opcode, fitted, opcode_energies, activity)
-        # A warp's lanes that take no part cost what a warp costs whatever its lanes do.
-        count = lanes + opcode_energies.warp_share(opcode) * idle.get(opcode, 0.0)
-        joules, error_j = (count * pj * _PICO for pj in (energy.energy_pj, energy.error_pj))
+    for opcode, lanes, energy, joules, error_j in _of_opcodes(work, machine, activity):
         part = parts[opcode_class(opcode)]
         part.energy_j += joules
         if energy.rule in MEASURED_RULES:
@@ -375,6 +371,26 @@ def _dynamic_energy(work: KernelWork, machine: Machine, activity: Activity) -> _
         parts[ACTIVE] = _Sum(machine.terms.active_w * work.time_s, fitted_error_j=math.nan)
     fills.sort(key=lambda fill: -fill.share)
     return _DynamicEnergy(parts, tuple(fills))
+
+
+def opcode_joules(work: KernelWork, machine: Machine, activity: Activity) -> dict[str, tuple[float, float]]:
+    """Return the energy of each opcode of one launch at the full clock and its standard error, J."""
+    found = _of_opcodes(work, machine, activity)
+    return {opcode: (joules, error_j) for opcode, _, _, joules, error_j in found}
+
+
+def _of_opcodes(
+    work: KernelWork, machine: Machine, activity: Activity
+) -> Iterator[tuple[str, float, OpcodeEnergy, float, float]]:
+    """Yield opcode, executions, energy of one, energy of all and its standard error, J."""
+    fitted = {one.kind: one for one in machine.terms.tensor}
+    opcode_energies = machine.opcode_energies.beside([byte.level for byte in machine.terms.bytes_pj])
+    idle = dict(work.idle)
+    for opcode, lanes in work.opcodes:
+        energy = _energy_of(opcode, fitted, opcode_energies, activity)
+        # A warp's lanes that take no part cost what a warp costs whatever its lanes do.
+        count = lanes + opcode_energies.warp_share(opcode) * idle.get(opcode, 0.0)
+        yield opcode, lanes, energy, count * energy.energy_pj * _PICO, count * energy.error_pj * _PICO
 
 
 def _part(name: str, part: _Sum, scale: float) -> Part:

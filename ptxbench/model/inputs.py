@@ -17,14 +17,14 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.threads import WARP
 from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas
-from ptxbench.model.executed import Counts, Executed, executions
+from ptxbench.model.executed import Counts, Executed, Placed, executions
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.terms import TimeTerms
 from ptxbench.model.throughput import dram_time_s, modelled_time_s, moved_time_s
 from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, Traffic, traffic_of
 from ptxbench.model.work import KernelWork, Level
-from ptxbench.sass.listing import disassemble, entry_names, parse_listing
+from ptxbench.sass.listing import disassemble, entry_names, parse_listing, source_lines
 from ptxbench.sass.program import SassKernel
 from ptxbench.storage.file_errors import read_bytes
 
@@ -40,12 +40,22 @@ class KernelCode:
     Attributes:
         kernel: The entry.
         functions: Everything in its file, by name: routines that it calls may stand there.
+        image: The cubin that they stand in.
         notes: What was done to get it, a sentence each.
     """
 
     kernel: SassKernel
     functions: Mapping[str, SassKernel]
+    image: bytes
     notes: tuple[str, ...] = ()
+
+    def lines(self) -> dict[str, str]:
+        """Return the source line of each place that has one, such as "/tmp/scale.cu:12" at "0x1a0"."""
+        listing = disassemble(self.image, lines=True)
+        found = {f"{at:#x}": line for at, line in source_lines(listing, self.kernel.name).items()}
+        for name in self.functions.keys() - {self.kernel.name}:
+            found |= {f"{name}:{at:#x}": line for at, line in source_lines(listing, name).items()}
+        return found
 
 
 def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3) -> KernelCode:
@@ -98,7 +108,7 @@ def _find_kernel(
         _require_target(what, _target_of(listing), gpu)
         functions = parse_listing(listing)
         notes = (note,) if note else ()
-        found |= {one: KernelCode(functions[one], functions, notes) for one in entry_names(listing)}
+        found |= {one: KernelCode(functions[one], functions, image, notes) for one in entry_names(listing)}
     if name is None and len(found) == 1:
         return next(iter(found.values()))
     if not found:
@@ -155,6 +165,9 @@ class CodeWork:
         modelled: Whether the times of these are modelled.
         missing: What of its bytes is not known, a phrase each; then the work has no bytes.
         notes: What was taken for granted, a sentence each.
+        code: The machine code.
+        placed: Executions of a thread by place.
+        requested: Bytes that loads and stores ask for, by address.
     """
 
     work: KernelWork
@@ -163,6 +176,9 @@ class CodeWork:
     modelled: bool
     missing: tuple[str, ...]
     notes: tuple[str, ...]
+    code: KernelCode
+    placed: Placed
+    requested: Mapping[int, float]
 
 
 def static_work(
@@ -204,9 +220,9 @@ def static_work(
         _timed(one, found.idle, launch, time_s, table)
         for one in (work, replace(least, idle=work.idle), replace(most, idle=work.idle))
     )
-    return CodeWork(
-        best, least, most, math.isnan(time_s), missing, (*code.notes, *found.notes, *traffic.notes)
-    )
+    notes = (*code.notes, *found.notes, *traffic.notes)
+    modelled = math.isnan(time_s)
+    return CodeWork(best, least, most, modelled, missing, notes, code, found.placed, traffic.requested)
 
 
 def _traffic(found: Executed, launch: Launch, table: Atlas, given: GivenBytes) -> Traffic:

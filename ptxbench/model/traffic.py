@@ -45,6 +45,7 @@ class Traffic:
         cold_bytes: What DRAM moves in addition if nothing is in L2 before; 0 where it moves all.
         missing: What is not known, a phrase each: then the others are a lower bound.
         notes: What was taken for granted, a sentence each.
+        requested: Bytes that the load or store at each address asks L1 or shared memory for.
     """
 
     bytes_moved: tuple[tuple[Level, float], ...]
@@ -52,6 +53,7 @@ class Traffic:
     cold_bytes: float
     missing: tuple[str, ...]
     notes: tuple[str, ...]
+    requested: Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,7 @@ def traffic_of(
     warps = math.prod(launch.grid) * launch.warps
     done = {at: one for at, one in accesses.items() if executions.get(at)}
     done, unlike = _like_the_rest(done, executions)
-    for at, one in done.items():
-        _ask(raw, one, warps * executions[at])
+    requested = {at: _ask(raw, one, warps * executions[at]) for at, one in done.items()}
     remote = {at: one for at, one in done.items() if not one.shared and one.instruction.base not in _LOCAL}
     unknown = [f"{at:#x}" for at, one in remote.items() if not one.is_affine and at not in unlike]
     read_bytes = raw.read_bytes
@@ -149,7 +150,9 @@ def traffic_of(
         notes.append(
             f"addresses at {places} are not known, and taken to be among those of the other accesses"
         )
-    return Traffic(tuple(moved.items()), tuple(counted.items()), cold_bytes, tuple(missing), tuple(notes))
+    return Traffic(
+        tuple(moved.items()), tuple(counted.items()), cold_bytes, tuple(missing), tuple(notes), requested
+    )
 
 
 def _like_the_rest(
@@ -181,12 +184,13 @@ def _listed(places: Sequence[str]) -> str:
     return ", ".join(places[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _ask(raw: _Raw, one: MemoryAccess, warps: float) -> None:
-    """Add what some warps ask for."""
+def _ask(raw: _Raw, one: MemoryAccess, warps: float) -> float:
+    """Add what some warps ask for, and return it in bytes."""
     lanes, width = one.lanes, one.width
     if one.shared:
-        raw.shared_bytes += warps * LINE_BYTES * _bank_passes(one)
-        return
+        shared_bytes = warps * LINE_BYTES * _bank_passes(one)
+        raw.shared_bytes += shared_bytes
+        return shared_bytes
     if one.instruction.base in _LOCAL:
         # The driver lays the stacks of a warp's threads side by side.
         lanes = np.arange(WARP) * width
@@ -204,6 +208,7 @@ def _ask(raw: _Raw, one: MemoryAccess, warps: float) -> None:
     else:
         raw.read_bytes += warps * sectors * _SECTOR_BYTES
         raw.read_lines += warps * lines
+    return warps * sectors * _SECTOR_BYTES
 
 
 def _parts(starts: np.ndarray, width: int, size: int) -> int:

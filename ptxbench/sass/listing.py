@@ -20,28 +20,34 @@ _INSTRUCTION = re.compile(
     r"\s*(?P<operands>[^;]*);"
 )
 
+_SOURCE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)(?! inlined)')
 _ENTRY = re.compile(r'^\s*\.other\s+(\S+?),\s*@"STO_CUDA_ENTRY', re.MULTILINE)
 
 _LISTINGS = Cache("listings")
 
 
-def disassemble(image: bytes) -> str:
+def disassemble(image: bytes, lines: bool = False) -> str:
     """Return nvdisasm's listing of a cubin (`-c`: code sections, with labels).
 
     nvdisasm takes 0.25 s to start, so listings are kept in the user's cache folder.
+
+    Args:
+        image: The cubin.
+        lines: Whether it shows source lines, too (`-gi`), where the cubin has them.
 
     Raises:
         ToolError: nvdisasm is missing.
         RefusedModuleError: nvdisasm refused the image.
     """
-    name = _kept_as(image)
+    options = ["-c", "-gi"] if lines else ["-c"]
+    name = _kept_as(image + b"-gi" * lines)
     held = _LISTINGS.get(name)
     if held is not None:
         with suppress(zlib.error, UnicodeDecodeError):
             return zlib.decompress(held).decode()
     with tool_folder() as folder:
         (folder / "module.cubin").write_bytes(image)
-        listing = run_tool("nvdisasm", ["-c", "module.cubin"], folder)
+        listing = run_tool("nvdisasm", [*options, "module.cubin"], folder)
     _LISTINGS.put(name, zlib.compress(listing.encode()))
     return listing
 
@@ -73,6 +79,26 @@ def parse_listing(text: str, only: str = "") -> dict[str, SassKernel]:
 def entry_names(text: str) -> frozenset[str]:
     """Return the names of the code sections of a listing that a launch can name; the others are functions."""
     return frozenset(_ENTRY.findall(text))
+
+
+def source_lines(text: str, section: str) -> dict[int, str]:
+    """Return the source line of each instruction of a code section, such as "/tmp/scale.cu:12".
+
+    Of inlined code it is the line that the outermost function has.
+
+    Args:
+        text: A listing with source lines.
+        section: Name of the section.
+    """
+    found: dict[int, str] = {}
+    for name, lines in _sections(text):
+        place = ""
+        for line in lines if name == section else ():
+            if source := _SOURCE.match(line):
+                place = f"{source[1]}:{source[2]}"
+            elif place and (code := _INSTRUCTION.match(line)):
+                found[int(code["address"], 16)] = place
+    return found
 
 
 def _sections(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -326,3 +326,27 @@ def test_ptx_of_a_newer_version_is_lowered_where_it_has_nothing_new():
         InputError, match=r"is PTX 99.9 and uses what the assembler, .* install a newer ptxas"
     ):
         estimated(ptx.replace("8.0", "99.9").replace("add.f32", "fly.f32"))
+
+
+def with_lines(ptx):
+    """The same kernel as a compiler writes it with -lineinfo: line 3 loads, 4 adds, 5 stores."""
+    ptx = ptx.replace(".visible", '.file 1 "/src/scale.cu"\n.visible', 1)
+    for number, first in ((3, "ld.param"), (4, "add.f32"), (5, "st.global"), (6, "ret")):
+        ptx = ptx.replace(first, f"\n.loc 1 {number} 0\n{first}", 1)
+    return ptx
+
+
+def test_explain_says_where_the_joules_go_by_source_line():
+    ptx = SCALED.replace("NAME", "k")
+    found = estimated(with_lines(ptx), explain=True)
+    lines = {part.name: part.energy_j for part in found.lines}
+    assert {"/src/scale.cu:3", "/src/scale.cu:4", "/src/scale.cu:5"} <= set(lines)
+    # An addition by itself takes less than a load with its address and its bytes.
+    assert lines["/src/scale.cu:4"] < lines["/src/scale.cu:3"]
+    beside = sum(part.energy_j for part in found.parts if part.name in ("static", "active chip"))
+    assert sum(lines.values()) == pytest.approx(found.energy_j - beside, rel=1e-6)
+    assert estimated(ptx).energy_j == found.energy_j
+    assert not estimated(with_lines(ptx)).lines
+    plain = estimated(ptx, explain=True)
+    assert not plain.lines
+    assert any("compile with -lineinfo" in note for note in plain.notes)
