@@ -8,7 +8,6 @@ of DRAM is requested once more, and missed twice, once in either half.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -241,21 +240,12 @@ class _Footprints:
 
     def of(self, accesses: Iterable[MemoryAccess]) -> float:
         """Return the bytes; those of accesses that go alike over one array count once."""
-        groups: dict[tuple[tuple[object, ...], int, _Dims], list[int]] = defaultdict(list)
+        groups: dict[tuple[object, ...], dict[tuple[int, _Dims], list[int]]] = {}
         for one in accesses:
             if one.is_affine:
-                size, dims = self._dims(one)
-                groups[one.base, size, dims].append(one.offset)
-        total = 0.0
-        for (_, size, dims), offsets in groups.items():
-            touched, extent = _extent(size, dims)
-            total += touched
-            ordered = sorted(offsets)
-            for before, after in pairwise(ordered):
-                gap = after - before
-                # Rows far apart hide a small shift; what begins behind the end is as much again.
-                total += touched if gap >= extent else (gap if touched >= extent else 0.0)
-        return total
+                of_base = groups.setdefault(one.base, {})
+                of_base.setdefault(self._dims(one), []).append(one.offset)
+        return sum(map(_of_array, groups.values()))
 
     def _dims(self, one: MemoryAccess) -> tuple[int, _Dims]:
         """Return the bytes that are touched at once, and the steps that these make."""
@@ -275,16 +265,43 @@ class _Footprints:
         return size, tuple(sorted((abs(step), n) for step, n in steps if step and n > 1))
 
 
+def _of_array(groups: Mapping[tuple[int, _Dims], Sequence[int]]) -> float:
+    """Return how many bytes of one array accesses touch: those that go otherwise over a part count once."""
+    spans = []
+    for (size, dims), offsets in groups.items():
+        end = max(offsets) + size + sum(step * (n - 1) for step, n in dims)
+        spans.append((min(offsets), end, size, dims, sorted(offsets)))
+    total = most = 0.0
+    reached = -math.inf
+    for begin, end, size, dims, offsets in sorted(spans):
+        if begin >= reached:
+            total, most = total + most, 0.0
+        most = max(most, _union(size, dims, offsets))
+        reached = max(reached, end)
+    return total + most
+
+
+def _union(size: int, dims: _Dims, offsets: Sequence[int]) -> float:
+    """Return how many bytes accesses touch that go alike and begin at some offsets."""
+    touched, chunk = _extent(size, dims)
+    total = touched
+    for before, after in pairwise(offsets):
+        gap = after - before
+        # It falls on what the first touches some passes, warps or blocks later, but for the last of them.
+        again = [gap / (step * n) for step, n in dims if gap % step == 0 and gap < step * n]
+        total += touched * min([gap / chunk, 1.0, *again])
+    return total
+
+
 def _extent(size: int, dims: _Dims) -> tuple[float, float]:
-    """Return how many bytes steps of growing size touch, and from the first to the last."""
-    touched = extent = float(size)
+    """Return how many bytes steps of growing size touch, and how many of them lie side by side."""
+    touched = chunk = float(size)
     dense = True
     for step, n in dims:
-        if dense and step <= extent:
-            extent += step * (n - 1)
-            touched = extent
-            continue
-        touched = (max(touched, _SECTOR_BYTES) if dense else touched) * n
-        extent += step * (n - 1)
-        dense = False
-    return touched, extent
+        if dense and step <= chunk:
+            chunk += step * (n - 1)
+            touched = chunk
+        else:
+            touched = (max(touched, _SECTOR_BYTES) if dense else touched) * n
+            dense = False
+    return touched, chunk

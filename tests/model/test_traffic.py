@@ -10,7 +10,7 @@ from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.model.addresses import Launch
 from ptxbench.model.executed import executions
-from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, traffic_of
+from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, _of_array, _union, traffic_of
 from ptxbench.model.work import Access, Level
 from ptxbench.sass.listing import disassemble, parse_listing
 
@@ -142,6 +142,31 @@ def test_passes_of_a_loop_go_on_by_their_step(name, array_bytes):
     assert not found.missing
     if array_bytes:
         assert moved[Level.DRAM] >= array_bytes * 1056 * 256 * 4096
+
+
+@pytest.mark.parametrize(
+    ("offsets", "dims", "touched"),
+    [
+        # Sixteen loads side by side, each of which goes on by what all of them took: a row, unrolled.
+        ([128 * n for n in range(16)], ((4, 32.0), (2048, 8.0)), 16384),
+        # A row and its neighbour of the next pass: only the last is new.
+        ([0, 2048], ((4, 32.0), (2048, 8.0)), 128 * 9),
+        # A word beside each.
+        ([0, 4], ((4, 32.0), (2048, 8.0)), 132 * 8),
+        ([0, 4], ((4, 1024.0),), 4100),
+        ([0, 1 << 20], ((4, 1024.0),), 8192),
+        ([0, 0], ((4, 1024.0),), 4096),
+    ],
+)
+def test_accesses_that_go_alike_share_what_they_touch(offsets, dims, touched):
+    assert _union(4, dims, offsets) == pytest.approx(touched)
+
+
+def test_an_array_that_is_gone_over_twice_in_other_steps_is_touched_once():
+    unrolled, plain = (4, ((4, 32.0), (512, 8.0))), (4, ((4, 32.0), (128, 32.0)))
+    rows = {unrolled: [0, 128, 256, 384], plain: [0]}
+    assert _of_array(rows) == 4096
+    assert _of_array({unrolled: [0], plain: [1 << 20]}) == 128 * 8 + 4096
 
 
 def test_the_time_of_a_stream_is_that_of_its_bytes():
