@@ -22,8 +22,15 @@ Counts = tuple[tuple[str, float], ...]
 
 # Routines of division, square root and trigonometric functions for operands out of the common range.
 _SLOW = re.compile(r"slowpath|mediumpath|_f64_full")
-# sinf and its like reduce a larger argument by many digits of pi (CUDA's math_functions.hpp).
-_LARGE_ANGLE = "105615"
+# What CUDA's functions compare to tell operands out of the common range (math_functions.hpp), and the answer
+# for others: sinf reduces large angles by many digits of pi, exp2 and log2 scale what would be denormal.
+_RANGES = (
+    (re.compile(r"^GEU?$"), "105615", False),
+    (re.compile(r"^GEU?$"), "-126", True),
+    (re.compile(r"^GEU?$"), "1.17549435", True),
+    (re.compile(r"^GTU?$"), "+INF", False),
+    (re.compile(r"^NEU?$"), "+INF", True),
+)
 _NO_WORK = frozenset({"EXIT", "RET", "NOP", "BSYNC"})
 _ENDS = frozenset({"EXIT", "RET", "KILL"})
 _HALF = 0.5
@@ -204,6 +211,8 @@ class _Decider:
                 self._leave(self._early, address, 0.0)
             elif _SLOW.search(called(instruction)):
                 self._leave(self._slow, address, 0.0)
+            elif (usual := self._usual(block, instruction)) is not None:
+                self._leave(self._slow, address, float(usual))
             elif instruction is block.last and not _ends_loop(self._flow, block):
                 self._decide(block)
         return _Ways(self._taken, tuple(self._slow), tuple(self._early))
@@ -211,6 +220,25 @@ class _Decider:
     def _leave(self, why: list[int], address: int, taken: float) -> None:
         self._taken[address] = taken
         why.append(address)
+
+    def _usual(self, block: Block, instruction: SassInstruction) -> bool | None:
+        """Return whether a guard is true for operands in the common range, None where nothing tells."""
+        guard = instruction.predicate
+        if not guard or (instruction is block.last and _ends_loop(self._flow, block)):
+            return None
+        setting = f"{guard.lstrip('@!')},"
+        before = (i for i in self._flow.instructions if i.address < instruction.address)
+        compare = max(
+            (i for i in before if i.operands.startswith(setting)), key=lambda i: i.address, default=None
+        )
+        if compare is None or compare.base != "FSETP":
+            return None
+        bound = compare.operand_list[3].text if len(compare.operand_list) > 3 else ""
+        how = compare.opcode.split(".")[1]
+        for pattern, start, answer in _RANGES:
+            if pattern.match(how) and bound.startswith(start):
+                return answer != ("!" in guard)
+        return None
 
     def _decide(self, block: Block) -> None:
         flow, address, ways = self._flow, block.last.address, block.successors
@@ -237,12 +265,7 @@ class _Decider:
 
 def _is_slow(flow: Flow, block: Block, way: int, other: int) -> bool:
     """Return whether a side of a branch is a slow path of arithmetic, and the other is none."""
-    side, guard = flow.side(block.begin, way), block.last.predicate.lstrip("@!")
-    if side and _calls_slow(flow, way):
-        return not _calls_slow(flow, other)
-    compares = [i for i in block.instructions if i.base == "FSETP" and i.operands.startswith(f"{guard},")]
-    alone = bool(side) and not flow.side(block.begin, other)
-    return alone and bool(compares) and _LARGE_ANGLE in compares[-1].operands
+    return bool(flow.side(block.begin, way)) and _calls_slow(flow, way) and not _calls_slow(flow, other)
 
 
 def _calls_slow(flow: Flow, begin: int) -> bool:

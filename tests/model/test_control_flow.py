@@ -135,6 +135,24 @@ def test_the_slow_path_of_a_division_is_not_taken_and_said():
     assert found.notes == ("slow paths count as not taken (at 0x10): operands in the common range",)
 
 
+@pytest.mark.parametrize(
+    ("compare", "guard", "times"),
+    [
+        ("FSETP.GEU.AND P0, PT, R4, -126, PT", "@!P0", 0),
+        ("FSETP.GEU.AND P0, PT, |R4|, 1.175494350822287508e-38, PT", "@!P0", 0),
+        ("FSETP.NEU.AND P0, PT, |R4|, +INF , PT", "@P0", 1),
+        ("FSETP.GTU.AND P0, PT, |R4|, +INF , PT", "@P0", 0),
+        ("FSETP.GEU.AND P0, PT, R4, 126, PT", "@!P0", 0.5),
+        ("FSETP.GT.AND P0, PT, R4, -126, PT", "@!P0", 0.5),
+    ],
+)  # fmt: skip
+def test_operands_are_taken_to_be_in_the_common_range(compare, guard, times):
+    lines = (compare, f"{guard} FMUL R4, R4, 0.5", "STG.E [R2.64], R4", "EXIT")
+    found = executions(kernel(*lines), {})
+    assert dict(found.counts).get("FMUL", 0) == times
+    assert any("slow paths" in note for note in found.notes) is (times != 0.5)
+
+
 def test_a_routine_that_is_no_slow_path_counts_as_often_as_it_is_called():
     lines = (line.replace("_slowpath", "") for line in DIVISION)
     counts = dict(executions(kernel(*lines), {}, {"0x10": 0.25}).counts)
