@@ -24,10 +24,11 @@ from statistics import median
 
 from page_blocks import with_block
 
-from ptxbench.analysis.board_spread import BoardRun, board_spread, rows_by_code
+from ptxbench.analysis.board_spread import BoardRun, board_spread, clock_log, rows_by_code
 from ptxbench.analysis.large_steps import LARGE
 from ptxbench.analysis.run_spread import SETTINGS, run_spread
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.board_spread import BoardSpread, write_board_spread
@@ -132,11 +133,17 @@ def judged_means(boards: Sequence[BoardRun], spread: RunSpread | None) -> tuple[
         # Too few rows do not tell the factor between them.
         if len(common) < SETTINGS.min_common:
             continue
-        logs = [math.log(row.dynamic_pj / mean.energy_pj) for row, mean in common]
+        gamma = spread.clock_exponent if spread else (math.nan, math.nan)
+        clocks = [clock_log(row, mean.clock_mhz, gamma) for row, mean in common]
+        logs = [
+            math.log(row.dynamic_pj / mean.energy_pj) + log
+            for (row, mean), (log, _) in zip(common, clocks, strict=True)
+        ]
         factor = median(logs)
-        for (row, mean), log in zip(common, logs, strict=True):
+        for (row, mean), log, (_, error) in zip(common, logs, clocks, strict=True):
             added = spread.ci95(row, other_boards=True) if spread else 0.0
-            allowed = math.hypot(mean.ci95_pj / mean.energy_pj, row.relative_ci95, added)
+            of_clock = COVERAGE_FACTOR * error
+            allowed = math.hypot(mean.ci95_pj / mean.energy_pj, row.relative_ci95, added, of_clock)
             rows += 1
             beyond += abs(log - factor) > allowed
     return rows, beyond / rows

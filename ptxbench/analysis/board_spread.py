@@ -24,6 +24,8 @@ _DIGITS = 5
 # A row that scatters by more than so many times what rows do is unlike them (three standard deviations).
 _ODD = 3.0
 _PASSES = 3
+# Clocks of two boards that differ by less, as 1,979 and 1,980 MHz do, are one.
+_CLOCKS_ALIKE = 0.002
 _LEFT_OUT = re.compile(r"\d+ trials? left out")
 
 Key = tuple[str, ...]
@@ -65,7 +67,8 @@ def board_spread(
     standard error, s what rows differ by from board to board (`spread`). Where that is not known s is the
     scatter of all rows that two boards or more have, pooled. A row that scatters more than three times as
     much as both allow, as atomic instructions do, has its own scatter and is not in the pool. `imprecise`
-    rows count where no board has a better one.
+    rows count where no board has a better one. Boards run a product of matrices at unlike clocks: such rows
+    are brought to the mean of their clocks, and the error of that is in u (`clock_log`).
 
     A board that shares no three rows with the reference has an unknown factor. With `any_rows` the mean of
     such boards, linked to each other by their common rows, is that of all others: v is what that may be off
@@ -92,11 +95,42 @@ def board_spread(
             scatter = spread.ci95(row, other_boards=True) / COVERAGE_FACTOR if spread else 0.0
             one = _OnBoard(row, log, known_ci95(row) / COVERAGE_FACTOR, scatter, board.factor_error)
             found.setdefault(_key(row), []).append(one)
-    measured = [[one for one in of_row if _counts(one.row)] or of_row for of_row in found.values()]
+    gamma = spread.clock_exponent if spread else (math.nan, math.nan)
+    measured = [
+        _at_one_clock([one for one in of_row if _counts(one.row)] or of_row, gamma)
+        for of_row in found.values()
+    ]
     if spread is None:
         pooled = _usual([[one.log for one in of_row] for of_row in measured])
         measured = [[replace(one, scatter=pooled) for one in of_row] for of_row in measured]
     return BoardSpread(reference.name, boards, tuple(map(_row, measured)))
+
+
+def clock_log(row: TableRow, clock_mhz: float, gamma: tuple[float, float]) -> tuple[float, float]:
+    """Return ln of what a row's energy takes to be that at another clock, and its standard error.
+
+    E(f) = E(f0) (f / f0)^gamma. Both are 0 where gamma or one of the clocks is not known, or the clocks are
+    alike.
+
+    Args:
+        row: The row.
+        clock_mhz: The other clock.
+        gamma: The exponent between boards of this model, and its standard error (`RunSpread`).
+    """
+    log = math.log(clock_mhz / row.clock_mhz) if clock_mhz > 0 and row.clock_mhz > 0 else 0.0
+    if abs(log) < _CLOCKS_ALIKE or math.isnan(gamma[0]):
+        return 0.0, 0.0
+    return gamma[0] * log, gamma[1] * abs(log)
+
+
+def _at_one_clock(measured: Sequence[_OnBoard], gamma: tuple[float, float]) -> list[_OnBoard]:
+    """Return a row of several boards at the mean of their clocks."""
+    clock_mhz = fmean(one.row.clock_mhz for one in measured)
+    logs = [clock_log(one.row, clock_mhz, gamma) for one in measured]
+    return [
+        replace(one, log=one.log + log, error=math.hypot(one.error, error))
+        for one, (log, error) in zip(measured, logs, strict=True)
+    ]
 
 
 def _usual(rows: Sequence[Sequence[float]]) -> float:

@@ -20,7 +20,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.analysis.board_spread import BoardRun, known_ci95, rows_by_code
+from ptxbench.analysis.board_spread import BoardRun, clock_log, known_ci95, rows_by_code
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 from ptxbench.storage.schema import TableRow
 
@@ -37,11 +38,17 @@ class SpreadSettings:
     """Two runs of fewer common rows do not tell the factor between them well enough to judge rows by it."""
     min_pairs: int = 100
     """Of fewer pairs under five lie beyond the 95th percentile, and one run more may double it."""
+    exponent_boards: int = 3
+    """Fewer boards do not tell by how much an exponent differs from board to board."""
+    least_ci95: float = 0.012
+    """What rows of two boards differ by at least (docs/accuracy.md): a narrower interval counts no more."""
     digits: int = 3
     """Significant digits that are kept: the terms of halves of the pairs differ by a tenth and more."""
 
 
 SETTINGS = SpreadSettings()
+# An exponent of 1, exactly: `clock_log` is then ln of the ratio of the clocks.
+_BY_CLOCK = (1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -69,31 +76,117 @@ def run_spread(gpu: str, runs: Sequence[BoardRun], repeats: Sequence[BoardRun]) 
         runs: Runs that are compared with those of other boards. Their rows have their own intervals.
         repeats: Further runs of the same boards, which are compared with those of their board alone.
     """
-    same = [pair for a, b in combinations((*runs, *repeats), 2) if a.board == b.board for pair in pairs(a, b)]
-    other = [pair for a, b in combinations(runs, 2) if a.board != b.board for pair in pairs(a, b)]
+    gamma = board_exponent(runs)
+    both = combinations((*runs, *repeats), 2)
+    same = [pair for a, b in both if a.board == b.board for pair in pairs(a, b, gamma)]
+    other = [pair for a, b in combinations(runs, 2) if a.board != b.board for pair in pairs(a, b, gamma)]
     plain = [pair for pair in other if not pair.corrected]
     corrected = [pair for pair in other if pair.corrected]
     between = _term(plain)
-    return RunSpread(gpu, _term(same), between, _term(corrected, between.ci95) if between else None)
+    of_corrected = _term(corrected, between.ci95) if between else None
+    return RunSpread(gpu, _term(same), between, of_corrected, *(map(_rounded, gamma)))
 
 
-def pairs(a: BoardRun, b: BoardRun) -> list[RowPair]:
+def board_exponent(runs: Sequence[BoardRun]) -> tuple[float, float]:
+    """Return gamma of E(f) = E(f0) (f / f0)^gamma between boards, and its standard error.
+
+    At one power boards run a product of matrices at unlike clocks. What its energy differs by, apart from the
+    factor of the two boards' other rows, is fitted by weighted least squares; the error is that of leaving
+    out one board at a time. Both are NaN where fewer than three boards tell it.
+
+    Args:
+        runs: Runs of one GPU model.
+    """
+    found = [one for a, b in combinations(runs, 2) if a.board != b.board for one in _at_unlike_clocks(a, b)]
+    boards = sorted({board for one in found for board in one.boards})
+    if len(boards) < SETTINGS.exponent_boards or len(found) < SETTINGS.min_pairs:
+        return math.nan, math.nan
+    left_out = np.array([_slope([one for one in found if board not in one.boards]) for board in boards])
+    error = math.sqrt((len(boards) - 1) * float(left_out.var()))
+    return _slope(found), error
+
+
+@dataclass(frozen=True)
+class _AtUnlikeClocks:
+    """A row on two boards.
+
+    Attributes:
+        boards: The two boards.
+        clock: ln of the second board's clock over the first one's.
+        energy: The same of its energy, apart from the factor of the two boards.
+        ci95: Relative half-width of both intervals together.
+    """
+
+    boards: tuple[str, str]
+    clock: float
+    energy: float
+    ci95: float
+
+
+def _at_unlike_clocks(a: BoardRun, b: BoardRun) -> list[_AtUnlikeClocks]:
+    """Return the rows that two runs have at unlike clocks; none where too few tell their factor."""
+    first, second = rows_by_code(a), rows_by_code(b)
+    common = [(first[key], second[key]) for key in first if key in second]
+    alike = [
+        math.log(two.dynamic_pj / one.dynamic_pj)
+        for one, two in common
+        if not clock_log(two, one.clock_mhz, _BY_CLOCK)[0]
+    ]
+    if len(alike) < SETTINGS.min_common:
+        return []
+    factor = float(np.median(alike))
+    return [
+        _AtUnlikeClocks(
+            (a.board, b.board),
+            -clock,
+            math.log(two.dynamic_pj / one.dynamic_pj) - factor,
+            math.hypot(known_ci95(one), known_ci95(two)),
+        )
+        for one, two in common
+        if (clock := clock_log(two, one.clock_mhz, _BY_CLOCK)[0])
+    ]
+
+
+def _slope(rows: Sequence[_AtUnlikeClocks]) -> float:
+    """Return by how much the logarithm of the energy grows with that of the clock."""
+    clock, energy, ci95 = (
+        np.array([getattr(one, name) for one in rows]) for name in ("clock", "energy", "ci95")
+    )
+    weights = 1 / (ci95**2 + SETTINGS.least_ci95**2)
+    return float((weights * clock * energy).sum() / (weights * clock**2).sum())
+
+
+def pairs(a: BoardRun, b: BoardRun, gamma: tuple[float, float]) -> list[RowPair]:
     """Return the rows that two runs have of the same machine code; none where these are too few.
+
+    Rows that ran at unlike clocks are compared at one.
 
     Args:
         a: The first run.
         b: The second run.
+        gamma: Exponent of the clock, and its standard error (`clock_log`).
     """
     first, second = rows_by_code(a), rows_by_code(b)
     common = [(first[key], second[key]) for key in first if key in second]
     if len(common) < SETTINGS.min_common:
         return []
-    logs = np.array([math.log(two.dynamic_pj / one.dynamic_pj) for one, two in common])
+    clocks = [clock_log(two, one.clock_mhz, gamma) for one, two in common]
+    logs = np.array(
+        [
+            math.log(two.dynamic_pj / one.dynamic_pj) + log
+            for (one, two), (log, _) in zip(common, clocks, strict=True)
+        ]
+    )
     left = np.abs(logs - np.median(logs))
     boards = a.board, b.board
     return [
-        RowPair(boards, float(apart), math.hypot(*map(known_ci95, both)), _corrected(both))
-        for apart, both in zip(left, common, strict=True)
+        RowPair(
+            boards,
+            float(apart),
+            math.hypot(*map(known_ci95, both), COVERAGE_FACTOR * error),
+            _corrected(both),
+        )
+        for apart, both, (_, error) in zip(left, common, clocks, strict=True)
     ]
 
 

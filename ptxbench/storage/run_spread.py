@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -49,12 +50,22 @@ class RunSpread:
         same_board: Of two runs of one board; None where too few were repeated, and so for the others.
         other_board: Of runs of two boards.
         clock_corrected: The same of rows that were brought from one SM clock to another.
+        gamma: Of E(f) = E(f0) (f / f0)^gamma, for a row that two boards ran at unlike clocks; NaN where it is
+            not known.
+        gamma_error: Its standard error.
     """
 
     gpu: str
     same_board: SpreadTerm | None
     other_board: SpreadTerm | None
     clock_corrected: SpreadTerm | None
+    gamma: float = math.nan
+    gamma_error: float = math.nan
+
+    @property
+    def clock_exponent(self) -> tuple[float, float]:
+        """Gamma between boards, and its standard error."""
+        return self.gamma, self.gamma_error
 
     def ci95(self, row: TableRow, *, other_boards: bool) -> float:
         """Return what to add in quadrature to the relative half-width of a row; 0 where it is not known.

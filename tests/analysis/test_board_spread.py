@@ -176,3 +176,34 @@ def test_runs_that_are_known_to_be_above_the_others_are_brought_down_by_as_much_
     assert factor.factor_error == pytest.approx(math.hypot(other.factor_error, 0.02), rel=1e-3)
     energies = [next(r for r in s.rows if r.instruction == "mma.0").energy_pj for s in (low, high)]
     assert energies[1] / energies[0] == pytest.approx(1.12, rel=1e-4)
+
+
+GAMMA, GAMMA_ERROR = 2.0, 0.5
+SPREAD = RunSpread("X", None, None, None, GAMMA, GAMMA_ERROR)
+
+
+def test_a_row_is_brought_to_the_mean_of_the_clocks_that_boards_ran_it_at():
+    fast, slow = 1840.0, 1760.0
+
+    def product(clock_mhz):
+        return row("mma", 100 * (clock_mhz / 1800) ** GAMMA, clock_mhz=clock_mhz, dynamic_ci95_pj=0.0)
+
+    at_fast, at_slow = (
+        board(n, 1.0, *board(n, 1.0).rows, product(mhz)) for n, mhz in zip("ab", (fast, slow), strict=True)
+    )
+    found = board_spread(at_fast, [at_slow], spread=SPREAD).rows[-1]
+    assert (found.boards, found.clock_mhz) == (2, 1800)
+    assert found.energy_pj == pytest.approx(100, rel=1e-3)
+    assert found.scatter < 1e-3
+    # What gamma leaves open is in the interval.
+    of_gamma = math.hypot(*(GAMMA_ERROR * math.log(1800 / mhz) / 2 for mhz in (fast, slow)))
+    assert found.ci95_pj == pytest.approx(1.96 * of_gamma * 100, rel=0.05)
+
+
+@pytest.mark.parametrize("spread", [SPREAD, None], ids=["no clock", "no exponent"])
+def test_what_is_not_known_of_clocks_changes_nothing(spread):
+    clock_mhz = math.nan if spread else 1840.0
+    unknown = board("b", 1.0, *board("b", 1.0).rows, row("mma", 90.0, clock_mhz=clock_mhz))
+    known = board("a", 1.0, *board("a", 1.0).rows, row("mma", 100.0, clock_mhz=1760.0))
+    found = board_spread(known, [unknown], spread=spread).rows[-1]
+    assert found.energy_pj == pytest.approx(math.sqrt(9000), rel=1e-4)

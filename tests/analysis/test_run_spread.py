@@ -1,5 +1,6 @@
 """What rows differ by from run to run is found from the runs, and makes intervals hold on others."""
 
+import math
 from dataclasses import replace
 from itertools import combinations
 
@@ -8,10 +9,11 @@ import pytest
 from fakes import run as fake
 
 from ptxbench.analysis.board_spread import BoardRun
-from ptxbench.analysis.run_spread import pairs, run_spread
+from ptxbench.analysis.run_spread import board_exponent, pairs, run_spread
 from ptxbench.core.status import Status
 
 OWN_CI95 = 0.004
+UNKNOWN = (math.nan, math.nan)
 CORRECTED = "1 of 2 trials ran at 1995 MHz, and count as at 1980"
 
 
@@ -29,7 +31,7 @@ def made(name, rng, sd, rows=200, board=None, corrected_sd=0.0, factor=1.0):
 
 def held(runs, ci95):
     """Share of the pairs of runs that are within both intervals with a term."""
-    found = [pair for a, b in combinations(runs, 2) for pair in pairs(a, b)]
+    found = [pair for a, b in combinations(runs, 2) for pair in pairs(a, b, UNKNOWN)]
     return np.mean([pair.apart**2 <= pair.ci95**2 + 2 * ci95**2 for pair in found])
 
 
@@ -87,4 +89,35 @@ def test_too_few_pairs_tell_nothing():
     found = run_spread("X", [made("a", rng, 0.01, rows=90), made("b", rng, 0.01, rows=90)], ())
     assert (found.same_board, found.other_board, found.clock_corrected) == (None, None, None)
     # Two runs with few common rows hardly tell the factor between them.
-    assert pairs(made("a", rng, 0.01, rows=9), made("b", rng, 0.01, rows=9)) == []
+    assert pairs(made("a", rng, 0.01, rows=9), made("b", rng, 0.01, rows=9), UNKNOWN) == []
+
+
+def at_clocks(rng, gamma, boards=6):
+    """Runs of boards on which every third row ran at a clock of the board's own."""
+    runs = []
+    for n in range(boards):
+        run, clock_mhz = made(f"b{n}", rng, 0.003, factor=1 + 0.02 * n), 1750 + 20 * n
+        rows = [
+            replace(row, clock_mhz=clock_mhz, dynamic_pj=row.dynamic_pj * (clock_mhz / 1800) ** gamma)
+            if place % 3 == 0
+            else row
+            for place, row in enumerate(run.rows)
+        ]
+        runs.append(replace(run, rows=rows))
+    return runs
+
+
+@pytest.mark.parametrize("gamma", [0.3, 2.5])
+def test_the_exponent_between_boards_is_found_and_makes_rows_at_unlike_clocks_like_others(gamma):
+    runs = at_clocks(np.random.default_rng(7), gamma)
+    found, error = board_exponent(runs)
+    assert found == pytest.approx(gamma, abs=0.1)
+    assert abs(found - gamma) < 3 * error < 0.5
+    spread = run_spread("X", runs, ())
+    assert spread.clock_exponent == pytest.approx((found, error), rel=0.01)
+    # As if all rows ran at one clock: without the exponent rows of the ends differ by 14% at 2.5.
+    assert spread.other_board.ci95 == pytest.approx(1.96 * 0.003, rel=0.2)
+
+
+def test_two_boards_tell_no_exponent():
+    assert all(map(math.isnan, board_exponent(at_clocks(np.random.default_rng(8), 1.5, boards=2))))
