@@ -37,7 +37,7 @@ from ptxbench.storage.table import TABLE
 
 @dataclass(frozen=True)
 class Plausible:
-    """What a board may differ by from the others of its model: more than any of the 52 in results/ does.
+    """What a board may differ by from the others of its model: more than any in results/ does.
 
     A board whose voltage went a step up has all energies 12% higher (`large_steps`).
 
