@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,12 +18,10 @@ from ptxbench.core.shared_options import ESTIMATE_TABLE, Json
 if TYPE_CHECKING:
     from ptxbench.api.table import Table
     from ptxbench.core.gpu_info import GpuInfo
-    from ptxbench.model.estimate import Coverage, KernelEstimate
+    from ptxbench.model.estimate import KernelEstimate
+    from ptxbench.report.sections import Section
 
-_FILLS_SHOWN = 8
-_LINES_SHOWN = 20
-_LACKING_SHOWN = 3
-_LEAST_LACKING = 0.001
+_ERROR = "± J"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +31,13 @@ class _Options(EstimateOptions):
     Attributes:
         against: Another kernel to set beside it, part by part: a file as KERNEL or, with --ncu, a name in the
             same CSV or another CSV with the same kernel.
+        html: Write the report as a page for a browser.
     """
 
     kernel: Annotated[str, Arg()] = field()
     table: Annotated[Path | None, ESTIMATE_TABLE] = None
     against: Annotated[str, Opt(metavar="OTHER")] = ""
+    html: Annotated[Path | None, Opt(metavar="FILE")] = None
     as_json: Json = False
 
 
@@ -59,6 +58,9 @@ def command(options: _Options) -> None:
         raise click.UsageError(
             "give the launch's shape with --grid BLOCKS --block THREADS, or counts with --ncu."
         )
+    if options.html is not None:
+        _require_page(options.html, options.against)
+        options = replace(options, explain=True)
     named, note = (options.table, "") if options.table is not None else default_table()
     measured = load_table(named)
     kernel = options.kernel if options.ncu is not None else Path(options.kernel)
@@ -73,10 +75,33 @@ def command(options: _Options) -> None:
             print_encoded(result, {**gpu, "against": encoded(other)})
         else:
             _print_beside(result, other, info)
-    elif options.as_json:
+        return
+    if options.as_json:
         print_encoded(result, gpu)
-    else:
-        _print(result, info, options.explain, str(options.ncu or ""))
+    if options.html is not None or not options.as_json:
+        _show(result, info, options)
+
+
+def _show(result: KernelEstimate, gpu: GpuInfo, options: _Options) -> None:
+    """Print an estimate, and write its page where one is wanted."""
+    from ptxbench.report.estimate import DOCS, sections
+    from ptxbench.report.sections import sections_page
+    from ptxbench.storage.atomic import write_text
+
+    parts = sections(result, gpu, str(options.ncu or ""))
+    if options.html is not None:
+        write_text(options.html, sections_page(parts, DOCS))
+    if not options.as_json:
+        _print(parts, options.explain)
+
+
+def _require_page(html: Path, against: str) -> None:
+    """Refuse a page that cannot be written, before anything is computed."""
+    from ptxbench.storage.atomic import require_file
+
+    if against:
+        raise click.UsageError("--html is the page of one kernel; leave --against out.")
+    require_file(html)
 
 
 def _other(options: _Options, table: Table) -> tuple[str | Path, Table, _Options]:
@@ -90,10 +115,12 @@ def _other(options: _Options, table: Table) -> tuple[str | Path, Table, _Options
 
 def _print_beside(result: KernelEstimate, other: KernelEstimate, gpu: GpuInfo) -> None:
     """Print where the joules of two kernels go, the parts that differ most first."""
+    from ptxbench.report.estimate import energy_line
+
     click.echo(f"A: {result.kernel}, B: {other.kernel}, on {gpu.title}")
     for name, one in (("A", result), ("B", other)):
         own = f"{100 * one.coverage.own_row:.1f}% of its instructions have own rows"
-        click.echo(f"{name}: {_energy_of(one)}; {own}")
+        click.echo(f"{name}: {energy_line(one)}; {own}")
     parts = [{part.name: part.energy_j for part in one.parts} for one in (result, other)]
     joules = {name: tuple(of.get(name, 0.0) for of in parts) for name in {**parts[0], **parts[1]}}
     rows = [
@@ -117,108 +144,14 @@ def _print_beside(result: KernelEstimate, other: KernelEstimate, gpu: GpuInfo) -
             click.echo(f"note on {name}: {note}")
 
 
-def _print(result: KernelEstimate, gpu: GpuInfo, explain: bool, counts: str) -> None:
-    click.echo(f"{result.kernel} on {gpu.title}")
-    _print_coverage(result.coverage, counts)
-    click.echo(_energy_of(result))
-    for phrase in result.missing:
-        click.echo(f"not known: {phrase}")
-    if result.clock_ratio < 1:
-        click.echo(f"at {result.clock_ratio * gpu.max_sm_clock_mhz:.0f} MHz SM clock")
-    _print_parts(result, explain)
-    _print_lines(result)
-    if result.fills:
-        click.echo("stand-ins, with their share of the executed instructions:")
-    for fill in result.fills[:_FILLS_SHOWN]:
-        beside = f" ({fill.source})" if fill.source else ""
-        click.echo(f"  {fill.opcode}, {100 * fill.share:.2f}%: {fill.rule}{beside}")
-    _print_answers(result)
-    for note in result.notes:
-        click.echo(f"note: {note}")
-
-
-def _energy_of(result: KernelEstimate) -> str:
-    """Return energy, power and time in a line; without a best value the range alone."""
-    if result.missing:
-        reach = f"{result.low_j:.4g} to {result.high_j:.4g} J (95%)"
-        return f"{reach}, at least {result.time_s:.4g} s: no best value"
-    return (
-        f"{result.energy_j:.4g} J (95%: {result.low_j:.4g} to {result.high_j:.4g}), {result.power_w:.4g} W,"
-        f" {result.time_s:.4g} s{', at the power limit' if result.capped else ''}"
-    )
-
-
-def _print_coverage(coverage: Coverage, counts: str) -> None:
-    """Print what of the executed instructions the table knows, and what would help most."""
-    from ptxbench.catalogue.common import measuring
-
-    click.echo(
-        f"rows of their own: {100 * coverage.own_row:.1f}% of the executed instructions; told with others:"
-        f" {100 * coverage.together:.1f}%; stand-ins: {100 * coverage.stand_in:.1f}%"
-    )
-    most = [(opcode, share) for opcode, share in coverage.lacking if share >= _LEAST_LACKING][:_LACKING_SHOWN]
-    if not most:
-        return
-    names = measuring(opcode for opcode, _ in most)
-    shown = [
-        f"{opcode} ({100 * share:.1f}%, by {names[opcode]})"
-        if opcode in names
-        else f"{opcode} ({100 * share:.1f}%, which no instruction tells)"
-        for opcode, share in most
-    ]
-    click.echo(f"without a row, most executed: {', '.join(shown)}")
-    if names:
-        words = f"--for {shlex.quote(counts)}" if counts else " ".join(dict.fromkeys(names.values()))
-        click.echo(f"measure them on your GPU with: ptxbench table {words}")
-
-
-def _print_parts(result: KernelEstimate, with_errors: bool) -> None:
-    rows = []
-    for part in result.parts:
-        row = [part.name, f"{part.energy_j:.4g}", f"{100 * part.energy_j / result.known_j:.1f}"]
-        error = "" if math.isnan(part.error_j) else f"{part.error_j:.2g}"
-        rows.append([*row, error] if with_errors else row)
-    headings = ("where", "J", "%", "± J") if with_errors else ("where", "J", "%")
-    print_table(headings, rows, headings[1:])
-
-
-def _print_lines(result: KernelEstimate) -> None:
-    """Print where the joules go by source line, the files by their names where these are unlike."""
-    if not result.lines:
-        return
-    rows = [
-        (
-            Path(part.name).name,
-            f"{part.energy_j:.4g}",
-            f"{100 * part.energy_j / result.known_j:.1f}",
-            f"{part.error_j:.2g}",
-        )
-        for part in result.lines[:_LINES_SHOWN]
-    ]
-    headings = ("source line", "J", "%", "± J")
-    print_table(headings, rows, headings[1:])
-    left = result.lines[_LINES_SHOWN:]
-    if left:
-        click.echo(f"{len(left)} more lines: {sum(part.energy_j for part in left):.4g} J")
-
-
-def _print_answers(result: KernelEstimate) -> None:
-    """Print what models that know less say, with their errors on judged kernels."""
-    if not result.answers:
-        return
-    sets = [f"error %, {one.cases} {one.kernels}" for one in result.answers[0].errors]
-    rows = [
-        (
-            answer.name,
-            f"{answer.energy_j:.4g}",
-            f"{100 * (answer.energy_j / result.known_j - 1):+.1f}",
-            *(f"{one.mean_absolute_pct:.1f}" for one in answer.errors),
-        )
-        for answer in result.answers
-    ]
-    headings = ("model", "J", "% from the table's", *sets)
-    print_table(headings, rows, headings[1:])
-    click.echo(
-        "error %: mean absolute error of the energy on kernels that no model was fitted to, with counts by "
-        "ncu, measured time and clock"
-    )
+def _print(parts: Sequence[Section], with_errors: bool) -> None:
+    """Print sections without their headings, but for the first."""
+    click.echo(parts[0].heading)
+    for part in parts:
+        for line in part.lines:
+            click.echo(line)
+        if part.rows:
+            hidden = not with_errors and part.columns[-1] == _ERROR
+            shown = [row[:-1] if hidden else row for row in part.rows]
+            columns = part.columns[:-1] if hidden else part.columns
+            print_table(columns, shown, columns[1:])

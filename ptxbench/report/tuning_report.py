@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from ptxbench.core.printable import render_csv
 from ptxbench.report.figure import picture_bytes
+from ptxbench.report.sections import Section, sections_page
 from ptxbench.report.text_table import Column, Kind, render_table
-from ptxbench.report.web_page import render_page
 from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
 from ptxbench.tune.evaluate import FEW, choices, quality, ranking
 from ptxbench.tune.folder import TuningManifest
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LIMIT = "power limit"
+_DOCS = ("docs/howto/tune_kernel.md", "docs/tuning.md")
 _FIGURES = ("variant", "time ms", "power W", "energy J", "± J", "GFLOP/s", "GFLOP/s/W", _LIMIT)
 _WORDS = ("by", "variant", "metric", "model", "step", "way", "choice", _LIMIT)
 _SPLITS_SHOWN = 12
@@ -31,23 +30,6 @@ _CSV = (
     *("measured", "capped", "settled", "front", "hull", "alpha_low", "alpha_high", "estimated_j"),
     "foreseen_j",
 )
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, sentences, and a table.
-
-    Attributes:
-        heading: The heading.
-        lines: Sentences below it.
-        columns: Headings of the table; the first is text, the others are numbers.
-        rows: Its cells.
-    """
-
-    heading: str
-    lines: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
 
 
 def sections(
@@ -310,9 +292,7 @@ def as_csv(found: Analysis) -> str:
 
 def as_page(parts: Sequence[Section], pictures: dict[str, Figure]) -> str:
     """Return one page for a browser, with its pictures in it."""
-    text = files("ptxbench.report").joinpath("tuning.html").read_text(encoding="utf-8")
-    embedded = {name: _embedded(picture) for name, picture in pictures.items()}
-    return render_page(text, parts[0].heading, sections=parts, pictures=embedded)
+    return sections_page(parts, _DOCS, {name: _embedded(picture) for name, picture in pictures.items()})
 
 
 def _embedded(figure: Figure) -> str:

@@ -532,3 +532,20 @@ def test_explain_shows_what_models_that_know_less_say(capsys):
     assert "mean power times time" in capsys.readouterr().out
     assert main(["estimate", *words[:1], "--table", str(RUN), *words[3:], "--explain"]) == 2
     assert "nulls.json" in capsys.readouterr().err
+
+
+def test_the_page_explains_what_is_printed(tmp_path, capsys):
+    page = tmp_path / "estimate.html"
+    words = ["estimate", str(KERNELS / "elementwise.ptx"), *SHAPE, "--trips", "0=1000", "--table", "h200"]
+    assert main([*words, "--html", str(page)]) == 0
+    printed, text = capsys.readouterr().out, page.read_text()
+    energy = printed.splitlines()[3]
+    assert " J (95%: " in energy
+    for expected in (energy, "Where the joules go", "every opcode at 12 pJ", "compile with -lineinfo"):
+        assert expected in text
+    assert "every opcode at 12 pJ" in printed
+    assert main([*words, "--html", str(page), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["energy_j"] > 0
+    assert main([*words, "--html", str(tmp_path / "none" / "e.html")]) == 2
+    assert main([*words, "--html", str(page), "--against", "other.ptx"]) == 2
+    assert "leave --against out" in capsys.readouterr().err

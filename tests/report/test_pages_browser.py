@@ -13,6 +13,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed (apt install chromium)"),
 ]
 RESULTS = Path(__file__).parents[2] / "results"
+KERNELS = Path(__file__).parents[1] / "model" / "kernels"
 H100 = RESULTS / "nvidia-h100"
 ROOFLINES = [str(RESULTS / f"nvidia-{gpu}" / "roofline" / "f32-levels") for gpu in ("h100", "h200")]
 PAGES = {
@@ -20,6 +21,10 @@ PAGES = {
     "rooflines": ["report", *ROOFLINES, "--format", "html", "--out"],
     "program": ["run", "--from", str(H100 / "programs" / "fma"), "--html"],
     "tuning": ["tune", "report", str(H100 / "tunings" / "gemm-f16-mma"), "--out"],
+    "estimate": [
+        *("estimate", str(KERNELS / "library.ptx"), "--entry", "adamw", "--grid", "65536", "--block", "256"),
+        *("--table", "h200", "--html"),
+    ],
     "profile": ["report", str(H100 / "profiles" / "decode"), "--format", "html", "--out"],
 }
 # Texts that are drawn at less than 11 px, with those of a plot as large as its drawing makes them.
