@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from statistics import median
+from statistics import median, quantiles
 from types import MappingProxyType
 
 import numpy as np
@@ -155,7 +155,7 @@ class OpcodeEnergies:
                     foretold_pj = self._foretold(opcode, rule, sources, 1.0)
                     off[rule].append(abs(foretold_pj / self.random[opcode].energy_pj - 1))
         return {
-            rule: float(np.quantile(seen, 2 / 3)) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL
+            rule: _two_thirds(seen) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL
             for rule, seen in off.items()
         }
 
@@ -289,6 +289,11 @@ class OpcodeEnergies:
         zeros = self.zeros.get(opcode)
         zeros_pj = zeros.error_pj if zeros else self.fill_errors[Rule.CLASS] * self._zeros_pj(opcode)
         return math.hypot(activity * random_pj, (1 - activity) * zeros_pj)
+
+
+def _two_thirds(values: Sequence[float]) -> float:
+    """Return what two thirds of some values are below, between two of them by a line."""
+    return quantiles(values, n=3, method="inclusive")[1]
 
 
 def _at_no_byte(loads: Mapping[str, Known]) -> Known | None:

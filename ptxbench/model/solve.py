@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 import numpy.typing as npt
@@ -112,7 +113,7 @@ def _fit(pattern: str, passes: Sequence[PassEnergy], system: _System, values: Fl
         rank=rank,
         condition=float(singular[0] / singular[rank - 1]),
         reduced_chi2=chi2 / freedom if freedom > 0 else math.nan,
-        median_residual=float(np.median(relative)),
+        median_residual=median(relative.tolist()),
         worst_residual=float(relative[worst]),
         worst_kernel=passes[worst].name,
     )
@@ -216,7 +217,7 @@ def solve_with_prior(passes: Sequence[PassEnergy], solution: JointSolution) -> d
     sure = [o for o in opcodes if o.identifiable and o.error_pj < _SURE * o.energy_pj]
     known_pj = [o.energy_pj for o in sure or opcodes if o.identifiable]
     mean_pj = [one.energy_pj / sum(n for _, n in one.counts) for one in passes]
-    overall_pj = float(np.median(known_pj or mean_pj))
+    overall_pj = median(known_pj or mean_pj)
     system = _system(passes)
     priors_pj = np.array([_prior_pj(opcode, sure, overall_pj) for opcode in system.opcodes])
     priors_pj = np.maximum(priors_pj, _LEAST_PJ)
@@ -235,5 +236,5 @@ def _prior_pj(opcode: str, sure: Sequence[OpcodeEnergy], overall_pj: float) -> f
     kind = opcode_class(opcode)
     alike = [one.energy_pj for one in sure if opcode_class(one.opcode) is kind]
     if alike:
-        return float(np.median(alike))
+        return median(alike)
     return overall_pj * ONCE_A_WARP_SHARE if kind in ONCE_A_WARP else overall_pj
