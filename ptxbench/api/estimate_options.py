@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import OneOptLevel
+from ptxbench.core.shared_options import BY_DIMENSION, OneOptLevel
 
 if TYPE_CHECKING:
     from ptxbench.api.table import Table
@@ -25,8 +25,8 @@ class EstimateOptions:
         table: Name or folder of a table, or a table that was loaded, which spares to read it each time
             (default: that of the GPU at hand, else h200).
         entry: Name of the entry, if the file has several.
-        grid: Blocks of the launch (for PTX and cubin).
-        block: Threads per block (for PTX and cubin).
+        grid: Blocks of the launch (for code), in all along x or by dimension.
+        block: Threads per block (for code), in all along x or by dimension.
         trips: Passes of a loop, named by its number or address (may be repeated).
         probability: How often, from 0 to 1, a branch is taken or a guarded instruction takes place, by its
             address; "all" names those that nothing else decides (may be repeated).
@@ -54,8 +54,8 @@ class EstimateOptions:
     # Quoted, so that it is not loaded for its name.
     table: Annotated["str | Path | Table | None", Opt()] = None  # noqa: UP037
     entry: str | None = None
-    grid: Annotated[int | Sequence[int] | None, Opt(1, 2**31 - 1)] = None
-    block: Annotated[int | Sequence[int] | None, Opt(1, 1024)] = None
+    grid: Annotated[int | Sequence[int] | None, Opt(1, 2**31 - 1, metavar=BY_DIMENSION)] = None
+    block: Annotated[int | Sequence[int] | None, Opt(1, 1024, metavar=BY_DIMENSION)] = None
     trips: Annotated[Mapping[int | str, float] | None, Opt(metavar="LOOP=N")] = None
     probability: Annotated[Mapping[str, float] | None, Opt(metavar="ADDRESS=P")] = None
     dram_bytes: Annotated[float | None, Opt(0, 1e18)] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import plot_of, target_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import Json
+from ptxbench.core.shared_options import BY_DIMENSION, Json
 
 if TYPE_CHECKING:
     from ptxbench.tune.blocks.code_occupancy import Occupancy
@@ -34,7 +35,9 @@ class _Options:
     target: Annotated[str | None, target_of("default: any")] = None
     shared: Annotated[str, Opt(metavar="BYTES")] = "0"
     registers: Annotated[int | None, Opt(1, 255)] = None
-    blocks: Annotated[tuple[int, ...], Opt(1, 1024, flag="--block")] = ()
+    blocks: Annotated[
+        tuple[int | tuple[int, ...], ...], Opt(1, 1024, flag="--block", metavar=BY_DIMENSION)
+    ] = ()
     plot: Annotated[Path | None, plot_of("occupancy over the block size, with what limits it")] = None
     as_json: Json = False
 
@@ -52,11 +55,12 @@ def command(options: _Options) -> None:
     from ptxbench.tune.expression import parse
 
     bytes_of_block = parse(options.shared, "--shared", (THREADS,))
+    sizes = [one if isinstance(one, int) else math.prod(one) for one in options.blocks]
     found = code_occupancy(
         read_code(options.file, options.target, options.entry),
         bytes_of_block,
         options.registers,
-        options.blocks,
+        sizes,
     )
     if options.plot is not None:
         from ptxbench.report.occupancy_plot import plot_occupancy

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ptxbench.core.condition import ARRAY_PATTERNS, Pattern
-from ptxbench.core.shared_options import OF_ARRAYS, PATTERNS
+from ptxbench.core.shared_options import BY_DIMENSION, OF_ARRAYS, PATTERNS
 
 if TYPE_CHECKING:
     from ptxbench.tune.clocks.axes import Values
@@ -102,6 +102,14 @@ class _NamedNumber(click.ParamType[tuple[str, float]]):
         return name.strip(), self._number.convert(number, param, ctx)
 
 
+class BranchShare(_NamedNumber):
+    """How often a branch of some code is taken, such as 0x1b0=0.25."""
+
+    name = "ADDRESS=P"
+    _example = "0x1b0=0.25"
+    _number = Number(0, 1)
+
+
 class SizeValue(_NamedNumber):
     """A size of a specification and its value, such as N=8192."""
 
@@ -152,11 +160,34 @@ class OperandKind(click.ParamType["str | float"]):
 
 
 PAIRS: dict[str | None, click.ParamType[Any]] = {
-    kind.name: kind for kind in (LoopCount(), SizeValue(), UnitCount())
+    kind.name: kind for kind in (LoopCount(), BranchShare(), SizeValue(), UnitCount())
 }
+_DIMENSIONS = 3
+
+
+class Dims(click.ParamType[int | tuple[int, ...]]):
+    """The size of a grid or a block: along x, or along x, y and z with commas between them."""
+
+    name = BY_DIMENSION
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> int | tuple[int, ...]:
+        """Return the one size, or those by dimension."""
+        if isinstance(value, int | tuple):
+            return value
+        words = str(value).split(",")
+        try:
+            sizes = tuple(map(int, words))
+        except ValueError:
+            sizes = ()
+        if not 0 < len(sizes) <= _DIMENSIONS or min(sizes) < 1:
+            self.fail(f"{value!r} is no size such as 1056 or 33,32.", param, ctx)
+        return sizes if len(sizes) > 1 else sizes[0]
+
+
 # Types that an option of a lower package names by its metavar.
 BY_METAVAR = {
     **PAIRS,
+    BY_DIMENSION: Dims(),
     "KIND|0..1": OperandKind(),
     PATTERNS: OperandKind(*(one.value for one in Pattern)),
     OF_ARRAYS: OperandKind(*(one.value for one in ARRAY_PATTERNS)),

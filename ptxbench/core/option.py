@@ -178,8 +178,12 @@ def _words(one: Named, value: Any) -> list[str]:
         return []
     if isinstance(value, Mapping):
         return [f"{name}={part}" for name, part in value.items()]
-    word = getattr(one.said.kind, "word", str)
+    word = getattr(one.said.kind, "word", _word)
     return [word(single) for single in value] if one.many else [word(value)]
+
+
+def _word(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def check(options: object) -> None:

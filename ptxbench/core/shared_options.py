@@ -56,6 +56,8 @@ SensorPath = Annotated[
 Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
 # By these the command line knows the type.
 PATTERNS = f"[{'|'.join(Pattern)}]"
+# How a size by dimension is written.
+BY_DIMENSION = "X[,Y[,Z]]"
 OF_ARRAYS = f"[{'|'.join(ARRAY_PATTERNS)}]"
 OneOperands = Annotated[str, Opt(help="Operand pattern (default: random).", metavar=OF_ARRAYS)]
 Operands = Annotated[

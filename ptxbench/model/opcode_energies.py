@@ -155,8 +155,7 @@ class OpcodeEnergies:
                     foretold_pj = self._foretold(opcode, rule, sources, 1.0)
                     off[rule].append(abs(foretold_pj / self.random[opcode].energy_pj - 1))
         return {
-            rule: _two_thirds(seen) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL
-            for rule, seen in off.items()
+            rule: _two_thirds(seen) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL for rule, seen in off.items()
         }
 
     def warp_share(self, opcode: str) -> float:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ptxbench.cli.parameters import AxisValues, Fraction, Size, SizeList
 from ptxbench.core.condition import ARRAY_PATTERNS, Pattern
 from ptxbench.core.option import Arg, named_options, words_of
-from ptxbench.core.shared_options import OF_ARRAYS, PATTERNS
+from ptxbench.core.shared_options import BY_DIMENSION, OF_ARRAYS, PATTERNS
 from ptxbench.tune.clocks.axes import Values
 
 TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1)
@@ -29,11 +29,13 @@ LOOKED_AT = {"PictureFile": st.just(Path("a b.svg")), "PictureFolder": st.just(P
 LOOKED_AT["FormatName"] = st.sampled_from(("csv", "text"))
 PAIRS = {
     "LOOP=N": st.dictionaries(st.integers(0, 99).map(str) | st.just("0x1a0"), st.floats(0, 1e18), min_size=1),
+    "ADDRESS=P": st.dictionaries(st.just("all") | st.just("0x1b0"), st.floats(0, 1), min_size=1),
     "NAME=N": st.dictionaries(NAME, st.integers(-(10**15), 10**15) | st.floats(0.1, 0.9), min_size=1),
     "UNIT=N": st.dictionaries(NAME, st.floats(0.5, 1e18), min_size=1),
 }
 
 OPERANDS = {
+    BY_DIMENSION: st.integers(1, 32) | st.lists(st.integers(1, 8), min_size=2, max_size=3).map(tuple),
     OF_ARRAYS: st.sampled_from(ARRAY_PATTERNS).map(str),
     PATTERNS: st.sampled_from(Pattern).map(str),
     "KIND|0..1": st.floats(0, 1) | NAME,

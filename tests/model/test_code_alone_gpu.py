@@ -80,8 +80,10 @@ def test_the_interval_holds_what_is_measured_and_the_time_is_near(gpu, case):
     )
     once_s = gpu.time_s(launch)
     times = max(round(WINDOW_S / once_s), 1)
-    with ptxbench.EnergyMonitor(gpus=[0]) as monitor, monitor.window(case.entry) as window:
+    with ptxbench.EnergyMonitor(gpus=[0]) as monitor:
+        monitor.begin_window(case.entry)
         run = gpu.run(replace(launch, times=times))
+        window = monitor.end_window(case.entry)
     time_s = run.window.elapsed_s / times
     energy_j = window.energy_j / window.time_s * time_s
     words = {"entry": case.entry, "grid": case.grid, "block": case.block, "trips": case.trips}
