@@ -1,0 +1,59 @@
+"""`ptxbench estimate` as a command: its page, and what is said of code by address and by dimension."""
+
+import json
+from pathlib import Path
+
+from ptxbench.cli.main import run as main
+
+KERNELS = Path(__file__).parents[1] / "model" / "kernels"
+SHAPE = ("--grid", "132", "--block", "256")
+
+
+def test_the_page_explains_what_is_printed(tmp_path, capsys):
+    page = tmp_path / "estimate.html"
+    words = ["estimate", str(KERNELS / "elementwise.ptx"), *SHAPE, "--trips", "0=1000", "--table", "h200"]
+    assert main([*words, "--html", str(page)]) == 0
+    printed, text = capsys.readouterr().out, page.read_text()
+    energy = printed.splitlines()[3]
+    assert " J (95%: " in energy
+    for expected in (energy, "Where the joules go", "every opcode at 12 pJ", "compile with -lineinfo"):
+        assert expected in text
+    assert "every opcode at 12 pJ" in printed
+    assert main([*words, "--html", str(page), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["energy_j"] > 0
+    assert main([*words, "--html", str(tmp_path / "none" / "e.html")]) == 2
+    assert main([*words, "--html", str(page), "--against", "other.ptx"]) == 2
+    assert "leave --against out" in capsys.readouterr().err
+
+
+def test_a_grid_and_a_block_are_given_by_dimension_too(capsys):
+    words = ["estimate", str(KERNELS / "elementwise.ptx"), "--trips", "0=100", "--table", "h200", "--json"]
+    assert main([*words, "--grid", "66,2", "--block", "16,16"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # Threads and blocks that differ in y alone take the same addresses.
+    assert any("8.448e+05 bytes" in note for note in found["notes"])
+    for wrong in ("66,2,1,1", "66x2", "0,2", ""):
+        assert main([*words, "--grid", wrong, "--block", "16"]) == 2
+        assert "--grid" in capsys.readouterr().err
+
+
+def test_a_probability_is_given_by_address_or_for_all(capsys):
+    words = [
+        "estimate",
+        str(KERNELS / "library.ptx"),
+        "--entry",
+        "adamw",
+        *SHAPE,
+        "--table",
+        "h200",
+        "--json",
+    ]
+    energies_j = []
+    for share in ("0x70=0", "0x70=0.5"):
+        assert main([*words, "--probability", share, "--probability", "all=0.5"]) == 0
+        energies_j.append(json.loads(capsys.readouterr().out)["energy_j"])
+    # At 0x70 threads behind the last element leave.
+    assert energies_j[1] < energies_j[0]
+    for wrong in ("all=2", "all", "=0.5", "0x9990=0.5"):
+        assert main([*words, "--probability", wrong]) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
