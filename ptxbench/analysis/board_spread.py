@@ -25,7 +25,7 @@ _DIGITS = 5
 _ODD = 3.0
 _PASSES = 3
 # Clocks of two boards that differ by less, as 1,979 and 1,980 MHz do, are one.
-_CLOCKS_ALIKE = 0.002
+CLOCKS_ALIKE = 0.002
 _LEFT_OUT = re.compile(r"\d+ trials? left out")
 
 Key = tuple[str, ...]
@@ -118,7 +118,7 @@ def clock_log(row: TableRow, clock_mhz: float, gamma: tuple[float, float]) -> tu
         gamma: The exponent between boards of this model, and its standard error (`RunSpread`).
     """
     log = math.log(clock_mhz / row.clock_mhz) if clock_mhz > 0 and row.clock_mhz > 0 else 0.0
-    if abs(log) < _CLOCKS_ALIKE or math.isnan(gamma[0]):
+    if abs(log) < CLOCKS_ALIKE or math.isnan(gamma[0]):
         return 0.0, 0.0
     return gamma[0] * log, gamma[1] * abs(log)
 

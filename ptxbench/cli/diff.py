@@ -144,8 +144,8 @@ def _print_movers(found: RunDiff) -> None:
         click.echo("\nwith the scale factor removed, no row changes by more than both intervals allow")
         return
     click.echo("\nrows that change by more than both intervals allow, scale factor removed, largest first")
-    rows = [(*_cells(mover.row)[:-1], f"{mover.change:+.2%}") for mover in moved]
-    print_table((*_WHAT, "A", "B", "unit", "B/A", "change"), rows, _NUMBERS, _OPTIONAL)
+    rows = [(*_cells(mover.row)[:-1], f"{mover.change:+.2%}", _clocks(mover.row)) for mover in moved]
+    print_table((*_WHAT, "A", "B", "unit", "B/A", "change", "MHz"), rows, _NUMBERS, _OPTIONAL)
 
 
 def _print_sass(found: RunDiff) -> None:
@@ -198,12 +198,19 @@ def _cells(row: RowDiff) -> tuple[str, ...]:
     return (*what, number(row.a), number(row.b), unit, ratio, _note(row))
 
 
+def _clocks(row: RowDiff) -> str:
+    """Return the clocks of both where they are unlike, as boards run products of matrices."""
+    return f"{row.a_clock_mhz:.0f}, {row.b_clock_mhz:.0f}" if row.at_unlike_clocks else ""
+
+
 def _note(row: RowDiff) -> str:
     notes = []
     if row.beyond:
         notes.append("beyond both intervals")
     if row.same_sass is False:
         notes.append("other SASS")
+    if row.at_unlike_clocks:
+        notes.append(f"at {_clocks(row)} MHz")
     for letter, status in (("A", row.a_status), ("B", row.b_status)):
         if status != "ok":
             notes.append(f"{letter}: {status}")

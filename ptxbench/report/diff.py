@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.analysis.board_spread import CLOCKS_ALIKE
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
@@ -69,6 +70,8 @@ class RowDiff:
         b_status: Validity in the second run.
         a_sass: Machine code of one copy in the first run, "" where it does not tell.
         b_sass: Machine code of one copy in the second run.
+        a_clock_mhz: SM clock of the target in the first run, NaN where it is not known.
+        b_clock_mhz: SM clock of the target in the second run.
     """
 
     instruction: str
@@ -87,6 +90,13 @@ class RowDiff:
     b_status: Status | None
     a_sass: str
     b_sass: str
+    a_clock_mhz: float
+    b_clock_mhz: float
+
+    @property
+    def at_unlike_clocks(self) -> bool:
+        """Whether the two targets ran at other clocks."""
+        return abs(self.b_clock_mhz / self.a_clock_mhz - 1) > CLOCKS_ALIKE if self.a_clock_mhz > 0 else False
 
     @property
     def compared(self) -> bool:
@@ -304,6 +314,8 @@ def _row_diff(a: TableRow | None, b: TableRow | None, shared: float) -> RowDiff:
         b_status=b.status if b else None,
         a_sass=a.sass if a else "",
         b_sass=b.sass if b else "",
+        a_clock_mhz=a.clock_mhz if a else math.nan,
+        b_clock_mhz=b.clock_mhz if b else math.nan,
     )
 
 

@@ -233,3 +233,19 @@ def test_rows_valid_in_one_run_alone_are_counted_by_reason(tmp_path, capsys):
     a, b = [*rows([10.0]), fake.row("x")], [bad, fake.row("x")]
     assert run(["diff", str(folder(tmp_path / "a", a)), str(folder(tmp_path / "b", b))]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 row valid in A alone; in B: 1 throttled"
+
+
+def test_rows_that_ran_at_unlike_clocks_say_so(tmp_path, capsys):
+    values = [10.0, 20.0, 30.0, 40.0]
+    first = [replace(row, clock_mhz=1755.0) for row in rows(values)]
+    second = [replace(row, clock_mhz=1755.9) for row in rows([*values[:3], 44.0])]
+    second[3] = replace(second[3], clock_mhz=1842.0)
+    paths = [str(folder(tmp_path / name, table)) for name, table in (("a", first), ("b", second))]
+    assert run(["diff", *paths, "--all-rows"]) == 0
+    text = capsys.readouterr().out
+    moved, whole = text.split("all rows that both runs hold")
+    assert "1755, 1842" in moved
+    assert whole.count("MHz") == 1
+    assert run(["diff", *paths, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert "1842" in json.dumps(shown)
