@@ -1,5 +1,7 @@
 """Counts by a kernel's code alone, on SASS that is written down here."""
 
+from dataclasses import replace
+
 import pytest
 
 from ptxbench.core.errors import InputError
@@ -172,6 +174,19 @@ def test_a_loop_of_a_routine_has_a_number_of_its_own():
     with pytest.raises(InputError, match=r"loop at 0x30 .* `trips` 0=N"):
         executions(called, {})
     assert dict(executions(called, {"0": 5}).counts)["FMUL"] == 10
+
+
+def test_a_function_of_a_section_of_its_own_is_followed_as_debug_code_has_it():
+    entry = kernel("CALL.ABS.NOINC `(f)", "FADD R1, R1, R2", "EXIT")
+    called = replace(
+        kernel("FMUL R0, R0, R3", "@P0 BRA `(.L_1)", "FADD R1, R1, R2", ".L_1:", "RET.ABS.NODEC R20 0x0"),
+        name="f",
+    )
+    found = executions(entry, {}, {"f:0x10": 0.75}, {"k": entry, "f": called})
+    assert dict(found.counts)["FMUL"] == 1
+    assert dict(found.counts)["FADD"] == 1.25
+    with pytest.raises(InputError, match="calls f, which is not in its file"):
+        executions(entry, {})
 
 
 def test_code_that_calls_itself_is_refused():

@@ -6,7 +6,7 @@ from fakes.modules import built, kernels_of
 from ptxbench.core import toolchain
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import RefusedModuleError
-from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.sass.listing import disassemble, parse_listing, source_lines
 from ptxbench.sass.loop import LoopError, find_loop
 
 BRANCHY = """
@@ -131,3 +131,21 @@ def test_the_routine_behind_a_division_is_not_part_of_it_even_with_a_loop_of_its
     )
     assert find_loop(looping) == find_loop(kernel)
     assert find_loop(kernel).instructions[-1].address < start
+
+
+def test_the_line_of_inlined_code_is_that_of_the_outermost_function():
+    text = """
+.text.other:
+\t//## File "/src/other.cu", line 1
+        /*0000*/                   EXIT ;
+.text.k:
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+\t//## File "/src/k.cu", line 7
+        /*0010*/                   S2R R0, SR_TID.X ;
+        /*0020*/                   S2R R2, SR_TID.Y ;
+\t//## File "/cuda/shuffle.hpp", line 449 inlined at "/src/k.cu", line 9
+\t//## File "/src/k.cu", line 9
+        /*0030*/                   EXIT ;
+"""
+    assert source_lines(text, "k") == {0x10: "/src/k.cu:7", 0x20: "/src/k.cu:7", 0x30: "/src/k.cu:9"}
+    assert source_lines(text, "none") == {}
