@@ -27,9 +27,9 @@ from suite_split import SuiteKernel, read_split, source_of
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.model.code_work import CodeWork, KernelCode, read_kernel, static_work
 from ptxbench.model.control_flow import find_loops
 from ptxbench.model.estimate import Machine, estimate
-from ptxbench.model.inputs import CodeWork, KernelCode, read_kernel, static_work
 from ptxbench.model.validate import conditions_of, session_static
 from ptxbench.model.validation_file import Purpose
 

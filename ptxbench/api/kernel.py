@@ -23,8 +23,8 @@ from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
 if TYPE_CHECKING:
     from ptxbench.model.atlas import Atlas
+    from ptxbench.model.code_work import CodeWork
     from ptxbench.model.estimate import Machine
-    from ptxbench.model.inputs import CodeWork
     from ptxbench.model.terms import Terms
 
 _MAX_BLOCKS = 2**31 - 1
@@ -255,7 +255,7 @@ def _product(name: str, sizes: int | Sequence[int], most: int) -> int:
 
 def _counted_in_code(kernel: str | Path | bytes, options: EstimateOptions, known: Atlas) -> CodeWork:
     from ptxbench.model.addresses import Launch
-    from ptxbench.model.inputs import kernel_in, read_kernel, static_work
+    from ptxbench.model.code_work import kernel_in, read_kernel, static_work
     from ptxbench.model.traffic import GivenBytes
 
     level = OptLevel(options.opt_level)

@@ -1,270 +1,20 @@
-"""A kernel's file, or what ncu counted of it, as what it executes."""
+"""What ncu counted of a kernel as what it executes."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from ptxbench.catalogue.product import l2_bytes
-from ptxbench.codegen.assemble import assemble_any_version
-from ptxbench.codegen.containers import ELF, device_images, is_cubin
-from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
-from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.threads import WARP
-from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas
-from ptxbench.model.executed import Counts, Executed, Placed, executions
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
-from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.terms import TimeTerms
-from ptxbench.model.throughput import dram_time_s, modelled_time_s, moved_time_s
-from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, Traffic, traffic_of
-from ptxbench.model.work import KernelWork, Level
-from ptxbench.sass.listing import disassemble, entry_names, parse_listing, source_lines
-from ptxbench.sass.program import SassKernel
-from ptxbench.storage.file_errors import read_bytes
+from ptxbench.model.throughput import modelled_time_s, moved_time_s
+from ptxbench.model.work import KernelWork
 
-_TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
-_HEADER_FLAGS = re.compile(r"EF_CUDA_SM(\d+)")
 _LEAST_SHARE = 0.001
-
-
-@dataclass(frozen=True)
-class KernelCode:
-    """A kernel's machine code.
-
-    Attributes:
-        kernel: The entry.
-        functions: Everything in its file, by name: routines that it calls may stand there.
-        image: The cubin that they stand in.
-        notes: What was done to get it, a sentence each.
-    """
-
-    kernel: SassKernel
-    functions: Mapping[str, SassKernel]
-    image: bytes
-    notes: tuple[str, ...] = ()
-
-    def lines(self) -> dict[str, str]:
-        """Return the source line of each place that has one, such as "/tmp/scale.cu:12" at "0x1a0"."""
-        listing = disassemble(self.image, lines=True)
-        found = {f"{at:#x}": line for at, line in source_lines(listing, self.kernel.name).items()}
-        for name in self.functions.keys() - {self.kernel.name}:
-            found |= {f"{name}:{at:#x}": line for at, line in source_lines(listing, name).items()}
-        return found
-
-
-def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3) -> KernelCode:
-    """Return one kernel's SASS from a file of PTX or machine code, or from a folder of cubins.
-
-    Args:
-        path: PTX text, which is assembled for the table's GPU, a cubin, a fat binary, an object, library or
-            program of a host that holds one, or a folder of cubins, such as Triton's cache.
-        name: Entry name; None where there is one kernel.
-        table: The table, which names the GPU.
-        opt_level: Level to assemble PTX at.
-
-    Raises:
-        InputError: The file cannot be read, is for another GPU, or has not this one kernel.
-        ToolError: ptxas or nvdisasm is missing, or refused the file.
-    """
-    if path.is_dir():
-        cubins = sorted(path.rglob("*.cubin"))
-        if not cubins:
-            raise InputError(f"{path} holds no cubin; name a file of PTX or machine code")
-        return _find_kernel([(read_bytes(one), "") for one in cubins], str(path), name, table.gpu)
-    return kernel_in(read_bytes(path, "name a .ptx or .cubin file"), str(path), name, table, opt_level)
-
-
-def kernel_in(
-    code: bytes, what: str, name: str | None, table: Atlas, opt_level: OptLevel = OptLevel.O3
-) -> KernelCode:
-    """Return one kernel's SASS from PTX or machine code; see `read_kernel`.
-
-    Args:
-        code: PTX text, a cubin, or a file that holds a fat binary.
-        what: Where the code comes from, for messages.
-        name: Entry name; None where the code has one.
-        table: The table, which names the GPU.
-        opt_level: Level to assemble PTX at.
-    """
-    return _find_kernel(_machine_code(code, what, table.gpu, opt_level), what, name, table.gpu)
-
-
-def _find_kernel(
-    images: Iterable[tuple[bytes, str]], what: str, name: str | None, gpu: GpuInfo
-) -> KernelCode:
-    """Return the one kernel of some cubins, each with a sentence on how it was made, if any."""
-    found: dict[str, KernelCode] = {}
-    for image, note in images:
-        listing = disassemble(image)
-        # A program holds modules of its libraries, which may have no kernel.
-        if not entry_names(listing):
-            continue
-        _require_target(what, _target_of(listing), gpu)
-        functions = parse_listing(listing)
-        notes = (note,) if note else ()
-        found |= {one: KernelCode(functions[one], functions, image, notes) for one in entry_names(listing)}
-    if name is None and len(found) == 1:
-        return next(iter(found.values()))
-    if not found:
-        raise InputError(f"{what} holds no kernel of {gpu.target}")
-    if name not in found:
-        wanted = "several kernels" if name is None else f"no kernel {name!r}"
-        raise InputError(f"{what} has {wanted}; choose one with `entry`: {', '.join(found)}")
-    return found[name]
-
-
-def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> list[tuple[bytes, str]]:
-    """Return cubins of the table's GPU, each with a sentence on how it was made, if any."""
-    if is_cubin(code):
-        return [(code, "")]
-    images = device_images(code, what)
-    own = [one for one in images if not one.is_ptx and str(one.arch) == _digits(gpu.target)]
-    if own:
-        return [(one.data, "") for one in own]
-    texts = [one.data.decode(errors="replace") for one in images if one.is_ptx]
-    if not images:
-        texts = [code.decode(errors="replace")]
-        if code.startswith(ELF):
-            raise InputError(f"{what} holds no code of a GPU; name the file that has the kernel")
-        if ".target" not in texts[0] or ".entry" not in texts[0]:
-            raise InputError(
-                f"{what} is neither PTX with an entry nor a cubin, a fat binary or a host's file with one"
-            )
-    fitting = [text for text in texts if _runs_on(text, gpu)]
-    if not fitting:
-        held = ", ".join(one.name for one in images) or f"PTX of {_target_of(texts[0])}"
-        raise InputError(
-            f"{what} holds {held}, and the table is of {gpu.name} ({gpu.target}): compile it for that GPU, or"
-            " name a table of its own"
-        )
-    made = (assemble_any_version(text, what, gpu.target, opt_level) for text in fitting)
-    return [(cubin.image, note) for cubin, note in made]
-
-
-def _runs_on(ptx: str, gpu: GpuInfo) -> bool:
-    """Return whether PTX can be assembled for a GPU: of a newer one it cannot, nor of one kind of another."""
-    target = _target_of(ptx)
-    own, its = _digits(gpu.target), _digits(target)
-    return own == its or (target[-1:].isdigit() and int(its or 0) < int(own or 0))
-
-
-@dataclass(frozen=True)
-class CodeWork:
-    """What a launch executes by its code alone.
-
-    Attributes:
-        work: At best.
-        least: Along the cheaper side of each branch that nothing decides.
-        most: Where both of its sides are executed, and nothing is in L2 before.
-        modelled: Whether the times of these are modelled.
-        missing: What of its bytes is not known, a phrase each; then the work has no bytes.
-        notes: What was taken for granted, a sentence each.
-        code: The machine code.
-        placed: Executions of a thread by place.
-        requested: Bytes that loads and stores ask for, by address.
-    """
-
-    work: KernelWork
-    least: KernelWork
-    most: KernelWork
-    modelled: bool
-    missing: tuple[str, ...]
-    notes: tuple[str, ...]
-    code: KernelCode
-    placed: Placed
-    requested: Mapping[int, float]
-
-
-def static_work(
-    code: KernelCode,
-    launch: Launch,
-    trips: Mapping[str, float],
-    time_s: float,
-    table: Atlas,
-    probabilities: Mapping[str, float] | None = None,
-    given: GivenBytes = UNKNOWN_BYTES,
-) -> CodeWork:
-    """Return what a launch executes and moves by its code alone.
-
-    Args:
-        code: Its machine code.
-        launch: Its shape.
-        trips: Trip count by loop; see `executions`.
-        time_s: Its time; NaN: modelled.
-        table: The run.
-        probabilities: How often branches are taken; see `executions`.
-        given: What is known of its bytes.
-
-    Raises:
-        InputError: A trip count is not known, or the code calls or jumps to what only its run decides.
-    """
-    found = executions(code.kernel, trips, probabilities, code.functions, launch)
-    traffic = _traffic(found, launch, table, given)
-    name = code.kernel.name
-    work = _launch_work(name, found.counts, found.idle, traffic, launch)
-    missing = traffic.missing if work.uses_global_memory else ()
-    if missing:
-        traffic = replace(traffic, bytes_moved=(), accesses=(), cold_bytes=0.0)
-        work = replace(work, bytes_moved=(), accesses=())
-    least = _launch_work(name, found.least or found.counts, (), traffic, launch)
-    most = _launch_work(name, found.most or found.counts, (), traffic, launch)
-    if traffic.cold_bytes:
-        most = replace(most, bytes_moved=(*most.bytes_moved[:-1], (Level.DRAM, traffic.cold_bytes)))
-    best, least, most = (
-        _timed(one, found.idle, launch, time_s, table)
-        for one in (work, replace(least, idle=work.idle), replace(most, idle=work.idle))
-    )
-    notes = (*code.notes, *found.notes, *traffic.notes)
-    modelled = math.isnan(time_s)
-    return CodeWork(best, least, most, modelled, missing, notes, code, found.placed, traffic.requested)
-
-
-def _traffic(found: Executed, launch: Launch, table: Atlas, given: GivenBytes) -> Traffic:
-    executions = {at: found.placed[f"{at:#x}"][1] for at in found.accesses if f"{at:#x}" in found.placed}
-    copies = sum(n for op, n in found.counts if opcode_class(op) is OpcodeClass.COPY)
-    traffic = traffic_of(found.accesses, executions, launch, found.passes, l2_bytes(table.gpu), given)
-    if copies and not (math.isfinite(given.dram_bytes) and math.isfinite(given.l2_bytes)):
-        missing = "the bytes of asynchronous copies (`l2_bytes`, `dram_bytes`)"
-        return replace(traffic, missing=(*traffic.missing, missing))
-    return traffic
-
-
-def _launch_work(name: str, counts: Counts, idle: Counts, traffic: Traffic, launch: Launch) -> KernelWork:
-    """Return the work of all threads of a launch, without its time."""
-    threads = launch.blocks * launch.threads
-    absent = launch.blocks * launch.warps * WARP - threads
-    unused = {op: n * threads for op, n in idle}
-    for op, n in counts if absent else ():
-        unused[op] = unused.get(op, 0.0) + n * absent
-    return KernelWork(
-        name,
-        tuple((op, n * threads) for op, n in counts),
-        traffic.bytes_moved,
-        accesses=traffic.accesses,
-        idle=tuple(sorted(unused.items())),
-    )
-
-
-def _timed(work: KernelWork, idle: Counts, launch: Launch, time_s: float, table: Atlas) -> KernelWork:
-    """Return a launch's work with its time, given or modelled by its pipes and its bytes."""
-    if not math.isnan(time_s):
-        return replace(work, time_s=time_s)
-    gpu, time = table.gpu, table.machine.terms.time
-    threads = launch.blocks * launch.threads
-    # A warp issues what a guard turns off, too.
-    issued = [(op, n / threads + dict(idle).get(op, 0.0)) for op, n in work.opcodes]
-    pipes_s = modelled_time_s(
-        issued, launch.blocks, launch.threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, time
-    )
-    peak_s = dram_time_s(dict(work.bytes_moved).get(Level.DRAM, 0.0), gpu, 1.0)
-    time_s = max(slack_of(work, time) * pipes_s, moved_time_s(work.bytes_moved, time), peak_s)
-    return replace(work, time_s=time_s)
 
 
 def slack_of(work: KernelWork, time: TimeTerms | None) -> float:
@@ -326,7 +76,7 @@ def profiled_work(path: Path, kernel: str | None, time_s: float, table: Atlas) -
         raise InputError(f"{path} holds several kernels; name one of them: {', '.join(found)}")
     chosen = launches.of(found[0])
     capability = next(iter(chosen)).cells.get("CC", "")
-    if capability and _digits(capability) != _digits(table.gpu.target):
+    if capability and digits(capability) != digits(table.gpu.target):
         raise InputError(
             f"{path} was profiled on a GPU of compute capability {capability}, and the table is of"
             f" {table.gpu.name} ({table.gpu.target}); use a table of the same GPU"
@@ -363,20 +113,6 @@ def rows_for(path: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names[opcode] for opcode in wanted if opcode in names))
 
 
-def _target_of(text: str) -> str:
-    """Return the target of PTX or of a listing, "" where it names none."""
-    found, flags = _TARGET.search(text), _HEADER_FLAGS.search(text)
-    return found[1] if found else f"sm_{flags[1]}" if flags else ""
-
-
-def _require_target(what: str, target: str, gpu: GpuInfo) -> None:
-    """Refuse a cubin whose machine code is another GPU's."""
-    if target and _digits(target) != _digits(gpu.target):
-        raise InputError(
-            f"{what} is assembled for {target}, and the table is of {gpu.name} ({gpu.target}); "
-            "assemble it for that GPU, give PTX, or name a table of its own"
-        )
-
-
-def _digits(target: str) -> str:
+def digits(target: str) -> str:
+    """Return the digits of a target or of a compute capability: 90 for sm_90a and for 9.0."""
     return "".join(c for c in target if c.isdigit())

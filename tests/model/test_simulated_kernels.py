@@ -13,8 +13,8 @@ from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
 from ptxbench.model import addresses
 from ptxbench.model.atlas import open_atlas
+from ptxbench.model.code_work import read_kernel, static_work
 from ptxbench.model.estimate import Conditions, estimate
-from ptxbench.model.inputs import read_kernel, static_work
 from ptxbench.model.work import Activity
 
 KERNELS = Path(__file__).parent / "kernels"
