@@ -74,8 +74,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _roofline_page() -> str:
-    """Return the page of all kept rooflines, side by side."""
-    runs = sorted(run for folder in ROOFLINES for run in folder.iterdir())
+    """Return the page of all rooflines that are kept with their kernels, side by side."""
+    runs = sorted(run for folder in ROOFLINES for run in folder.iterdir() if (run / "kernels.zip").exists())
     return render_rooflines([read_roofline(run, run.relative_to(ROOT).as_posix()) for run in runs])
 
 

@@ -39,7 +39,6 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h200/levels",
         "results/nvidia-h200/operands",
         "results/nvidia-h200/repeat-1",
-        "results/nvidia-h200/roofline/f16x2",
         "results/nvidia-h200/roofline/f32",
         "results/nvidia-h200/roofline/f32-levels",
         "results/nvidia-h200/roofline/f32-zeros",
@@ -47,6 +46,7 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h200/roofline/mma-f16",
         "results/nvidia-h200/roofline/mma-f16-shared",
         "results/nvidia-h200/roofline/mma-f64",
+        "results/nvidia-h200/roofline/mma-tf32",
         "results/nvidia-h200/sensor",
         "results/nvidia-h200/table-6eda",
         "results/nvidia-h200/table-6eda-repeat",
@@ -61,19 +61,8 @@ class Kind(StrEnum):
     READINGS = "readings"
 
 
-# Of these the readings are kept alone: kernels of a whole table take 4 MB, and its repeat has the same; the
-# site's page of rooflines reads no kernel.
-_READINGS_ALONE = frozenset(
-    {
-        "results/nvidia-h200/table-6eda",
-        "results/nvidia-h100/roofline/mma-f16-shared",
-        "results/nvidia-h100/roofline/mma-f64",
-        "results/nvidia-h100/roofline/mma-tf32",
-        "results/nvidia-h200/roofline/f16x2",
-        "results/nvidia-h200/roofline/mma-f16-shared",
-        "results/nvidia-h200/roofline/mma-f64",
-    }
-)
+# Of these the readings are kept alone: kernels of a whole table take 4 MB, and its repeat has the same.
+_READINGS_ALONE = frozenset({"results/nvidia-h200/table-6eda"})
 _READINGS = frozenset({"records.parquet", "traces.parquet"})
 
 
