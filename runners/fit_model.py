@@ -14,6 +14,7 @@ kernel_validation.csv beside the run and the shipped table, and the blocks of do
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,13 +30,14 @@ from transfer_model import Transferred, machine_of, transfer
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.code_spread import CodeRatio, code_spreads, coverage_by_family, inside
+from ptxbench.model.estimate import STATIC
 from ptxbench.model.fit import SHARES, FitKernel, left_out_residuals
 from ptxbench.model.kept_nulls import Form, read_nulls, write_nulls
 from ptxbench.model.null_answer import SetErrors
 from ptxbench.model.null_energies import class_medians, constant
 from ptxbench.model.null_models import drawn_by_family, fit_null_models
 from ptxbench.model.opcode_energies import OpcodeEnergies
-from ptxbench.model.terms import FILE, CodeSpread, Terms, write_terms
+from ptxbench.model.terms import FILE, MOSTLY_DYNAMIC, CodeSpread, Terms, write_terms
 from ptxbench.model.validate import fit_kernels, judge_terms, validate_model
 from ptxbench.model.validation_file import Purpose
 from ptxbench.model.validation_table import ValidatedKernel, mean_absolute_error_pct, write_validated
@@ -371,25 +373,36 @@ def _terms(judged: Sequence[Judged]) -> str:
     for one in judged:
         terms = one.terms
         for spread in terms.counted_spreads:
-            halves = [
-                (k.high_j - k.low_j) / 2 / k.estimated_j
+            like = [
+                k
                 for k in one.kernels["library" if spread.global_memory else "suite"]
+                if (_dynamic_share(k) >= MOSTLY_DYNAMIC) is spread.mostly_dynamic
             ]
+            halves = [(k.high_j - k.low_j) / 2 / k.estimated_j for k in like]
             rows.append(
                 [
                     one.gpu.upper(),
                     "use global memory" if spread.global_memory else "hardly use it",
+                    f"{'60% and more' if spread.mostly_dynamic else 'less'}",
                     f"{spread.kernels} of {spread.families} families",
                     f"{spread.low:.2f} to {spread.high:.2f}",
-                    f"{100 * float(np.median(halves)):.0f}%",
+                    f"{_inside(like)} of {len(like)}",
+                    f"{100 * float(np.median(halves)):.0f}%" if halves else "",
                     f"{terms.opcode_share:.0%}",
                     f"{terms.gamma:.2f} ± {terms.gamma_error:.2f}",
                     f"{100 * terms.left_out_error:.1f}%",
                 ]
             )
-    head = ("GPU", "kernels that", "fit cases left out", "measured over estimated dynamic energy")
-    more = ("half-width, median", "share an opcode keeps", "gamma", "left out, mean error")
-    return table((*head, *more), rows, left=2)
+    head = (
+        "GPU",
+        "kernels that",
+        "dynamic share",
+        "fit cases left out",
+        "measured over estimated dynamic energy",
+    )
+    more = ("judged, inside", "half-width, median")
+    last = ("share an opcode keeps", "gamma", "left out, mean error")
+    return table((*head, *more, *last), rows, left=3)
 
 
 def _left_out() -> str:
@@ -424,6 +437,10 @@ def _least(kernels: Sequence[FitKernel], energies: OpcodeEnergies) -> npt.NDArra
     """Return the errors of kernels left out by family, %, at the best share that an opcode keeps."""
     tried = [100 * np.abs(left_out_residuals(kernels, energies, share)) for share in SHARES]
     return min(tried, key=lambda off: float(np.nanmean(off)))
+
+
+def _dynamic_share(kernel: ValidatedKernel) -> float:
+    return 1 - float(json.loads(kernel.parts)[STATIC]) / kernel.estimated_j
 
 
 def _inside(kernels: Iterable[ValidatedKernel]) -> int:

@@ -23,7 +23,7 @@ from ptxbench.model.null_answer import NullAnswer
 from ptxbench.model.opcode_energies import MEASURED_RULES, OpcodeEnergies, OpcodeEnergy, Rule
 from ptxbench.model.opcodes import nearest, opcode_class
 from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
-from ptxbench.model.terms import TensorEnergy, Terms
+from ptxbench.model.terms import CountedSpread, TensorEnergy, Terms
 from ptxbench.model.work import OFF_CLOCK, Activity, KernelWork, Level
 from ptxbench.model.zeros import shipped_ratios
 
@@ -254,11 +254,14 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     energy_j = demand.energy_at(ratio)
     capped = not known_clock and ratio < conditions.set_ratio
     static_error_j = machine.static.error_at(temperature_c) * time_s
+    dynamic_j = scale * dynamic.total_j
+    spread = machine.terms.counted_spread(work.uses_global_memory, dynamic_j / (dynamic_j + static_j))
     half_j = math.hypot(
-        _half_width_j(dynamic, machine, ratio, static_error_j, counted=_is_counted(work, machine.terms)),
+        # Measured kernels say how far an estimate is off: their opcodes err as its do.
+        _half_width_j(dynamic, machine, ratio, static_error_j, counted=spread is not None),
         unseen(law, ratio) * demand.clocked_j,
     )
-    below_j, above_j = _model_reach_j(machine.terms, work, scale * dynamic.total_j)
+    below_j, above_j = _model_reach_j(machine.terms, spread, dynamic_j)
     less_j, more_j = _activity_reach_j(work, machine, conditions, dynamic.total_j)
     parts = [_part(name, part, 1.0 if name in OFF_CLOCK else scale) for name, part in dynamic.parts.items()]
     return KernelEstimate(
@@ -436,11 +439,6 @@ def _byte_energy(level: Level, machine: Machine, activity: Activity) -> OpcodeEn
     return machine.opcode_energies.energy(level.opcode, activity.operands) if known else None
 
 
-def _is_counted(work: KernelWork, terms: Terms) -> bool:
-    """Return whether measured kernels say how far the estimate is off: their opcodes err as its do."""
-    return terms.counted_spread(work.uses_global_memory) is not None
-
-
 def _half_width_j(
     dynamic: _DynamicEnergy, machine: Machine, ratio: float, static_error_j: float, *, counted: bool
 ) -> float:
@@ -453,9 +451,8 @@ def _half_width_j(
     return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + static_j**2)
 
 
-def _model_reach_j(terms: Terms, work: KernelWork, dynamic_j: float) -> tuple[float, float]:
+def _model_reach_j(terms: Terms, counted: CountedSpread | None, dynamic_j: float) -> tuple[float, float]:
     """Return how far the model's own error reaches below and above some dynamic energy (95%)."""
-    counted = terms.counted_spread(work.uses_global_memory)
     if counted is None:
         half_j = COVERAGE_FACTOR * terms.error * dynamic_j
         return half_j, half_j

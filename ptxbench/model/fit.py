@@ -32,6 +32,7 @@ from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import (
+    MOSTLY_DYNAMIC,
     UNFITTED,
     AccessEnergy,
     ByteEnergy,
@@ -59,7 +60,7 @@ SHARES = (1.0, 0.75, 0.5, 0.25)
 _WORTH = 0.02
 _SLOWED = 0.97
 # Fewer kernels do not tell how far others may be off.
-_MIN_SPREAD = 5
+_MIN_SPREAD = 4
 
 Floats = npt.NDArray[np.float64]
 
@@ -205,20 +206,21 @@ def _equations(
 
 
 def _counted_spreads(kernels: Sequence[FitKernel], residuals: Floats) -> tuple[CountedSpread, ...]:
-    """Return how far kernels that are left out are from their dynamic energy, by their use of memory."""
-    spreads = []
-    for uses in (False, True):
-        ratios = {
-            kernel.name: kernel.dynamic_j / estimated_j
-            for kernel, residual in zip(kernels, residuals, strict=True)
-            if kernel.work.uses_global_memory is uses
-            and (estimated_j := kernel.dynamic_j + residual * kernel.total_j) > 0
-        }
-        if len(ratios) >= _MIN_SPREAD:
-            families = {kernel.group for kernel in kernels if kernel.name in ratios}
-            ends = log_normal_ends(list(ratios.values()))
-            spreads.append(CountedSpread(*ends, len(ratios), len(families), uses))
-    return tuple(spreads)
+    """Return how far kernels that are left out are from their dynamic energy, by what they are like."""
+    ratios: dict[tuple[bool, bool], dict[str, float]] = {}
+    families: dict[tuple[bool, bool], set[str]] = {}
+    for kernel, residual in zip(kernels, residuals, strict=True):
+        estimated_j = kernel.dynamic_j + residual * kernel.total_j
+        if estimated_j > 0:
+            share = estimated_j / (estimated_j + kernel.total_j - kernel.dynamic_j)
+            like = kernel.work.uses_global_memory, bool(share >= MOSTLY_DYNAMIC)
+            ratios.setdefault(like, {})[kernel.name] = kernel.dynamic_j / estimated_j
+            families.setdefault(like, set()).add(kernel.group)
+    return tuple(
+        CountedSpread(*log_normal_ends(list(of.values())), len(of), len(families[like]), *like)
+        for like, of in sorted(ratios.items())
+        if len(of) >= _MIN_SPREAD
+    )
 
 
 def _subsets(accesses: Sequence[Access]) -> Iterable[tuple[Access, ...]]:

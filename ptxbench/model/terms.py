@@ -113,6 +113,10 @@ class CodeSpread:
         return self.modelled_time, self.bytes_counted, self.global_memory
 
 
+# Kernels that wait for most of their time, as on single sectors or on branches, are estimated worse.
+MOSTLY_DYNAMIC = 0.6
+
+
 @dataclass(frozen=True)
 class CountedSpread:
     """How far kernels whose instructions and bytes were counted are from their estimate.
@@ -125,6 +129,8 @@ class CountedSpread:
         kernels: How many cases the two are by.
         families: How many families these are of.
         global_memory: Whether these use global memory more than now and then; None in older files: all do.
+        mostly_dynamic: Whether at least `MOSTLY_DYNAMIC` of each one's estimated energy is dynamic; None in
+            older files: of some it is.
     """
 
     low: float
@@ -132,6 +138,7 @@ class CountedSpread:
     kernels: int
     families: int
     global_memory: bool | None = None
+    mostly_dynamic: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -233,14 +240,16 @@ class Terms:
     counted_spreads: tuple[CountedSpread, ...] = ()
     opcode_scale: float = 1.0
 
-    def counted_spread(self, global_memory: bool) -> CountedSpread | None:
+    def counted_spread(self, global_memory: bool, dynamic_share: float) -> CountedSpread | None:
         """Return how far counted kernels were from their estimate, None where it was not worked out.
 
         Args:
             global_memory: Whether the kernel at hand uses global memory more than now and then.
+            dynamic_share: Dynamic part of the energy that is estimated for it.
         """
-        own = (one for one in self.counted_spreads if one.global_memory is global_memory)
-        return next(own, self.counted)
+        own = [one for one in self.counted_spreads if one.global_memory is global_memory]
+        mostly = dynamic_share >= MOSTLY_DYNAMIC
+        return next((one for one in own if one.mostly_dynamic in (mostly, None)), self.counted)
 
     @property
     def data_kinds(self) -> tuple[str, ...]:

@@ -481,6 +481,19 @@ def test_terms_of_kernels_left_out_set_the_interval():
     assert found.high_j == pytest.approx(260 + 0.5 * 140, rel=0.02)
 
 
+@pytest.mark.parametrize(("time_s", "low", "high"), [(1.0, 0.3, 3.0), (0.1, 0.9, 1.1)])
+def test_kernels_that_draw_mostly_static_power_have_the_interval_of_such_kernels(time_s, low, high):
+    spreads = (
+        CountedSpread(0.1, 9.0, 40, 14, True),
+        CountedSpread(0.3, 3.0, 11, 5, False, False),
+        CountedSpread(0.9, 1.1, 30, 12, False, True),
+    )
+    # 120 J of static energy in a second beside 140 J of dynamic energy.
+    found = estimate(work(time_s, FFMA=1e13), machine(counted_spreads=spreads), RANDOM)
+    assert found.low_j == pytest.approx(found.energy_j - (1 - low) * 140, rel=0.02)
+    assert found.high_j == pytest.approx(found.energy_j + (high - 1) * 140, rel=0.02)
+
+
 def test_what_a_kind_of_data_leaves_open_widens_the_interval():
     terms = machine(kinds=(KindActivity("text", 0.5, 0.1),)).terms
     at = Conditions(terms.activity_on("text"), 40.0)
