@@ -102,7 +102,7 @@ def write_pack(run: Path, out: Path | None = None) -> Path:
         if not folder.finished:
             raise InputError(f"{run} is not finished; continue it with `ptxbench table --resume --out {run}`")
     if manifest.part.catalogue:
-        raise InputError(f"{run} holds instructions of a file of your own; measure without --catalogue")
+        raise InputError(f"{run} holds instructions of a file of your own; measure it without `catalogue`")
     kernels = index_bytes(run)
     if kernels is None:
         raise InputError(f"{run} is kept without its kernels, whose hashes a pack holds; put them back first")
