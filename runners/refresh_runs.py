@@ -141,7 +141,7 @@ def runs_table(runs: Iterable[KeptRun]) -> str:
             _bold(f"{cost.kernel_s:.2f}", cost.kernel_s <= _ROW_S) if cost else "-",
             _bold(f"{np.mean(both < 0.01):.0%}", np.mean(both < 0.01) >= _NARROW),
             _bold(f"{np.median(both):.2%}", np.median(both) < _MEDIAN)
-            + f" ({', '.join(f'-{level} {np.median(of):.2%}' for level, of in widths.items())})",
+            + f" ({', '.join(f'-{level} {np.median(of):.2%}' for level, of in widths.items() if len(of))})",
             f"± {scale_ci95:.2%}" if scale_ci95 is not None else "-",
         )
         lines.append(_line(cells))

@@ -35,6 +35,7 @@ READ_AS = {
     Kind.RECORDING: RecordingManifest,
     Kind.ROOFLINE: RecordingManifest,
     Kind.PROFILE: RecordingManifest,
+    Kind.CALIBRATION: RecordingManifest,
     Kind.PROGRAM: ProgramManifest,
     Kind.TUNING: TuningManifest,
     Kind.KERNELS: KernelSession,
