@@ -100,6 +100,10 @@ class BoardSpread:
     rows: tuple[RowSpread, ...]
 
 
+# What is said of a row that no board has reached.
+NO_BOARD = "no board has measured it yet; `ptxbench table NAME` does on yours"
+
+
 def read_board_spread(folder: Path, wanted: Callable[[str], bool] | None = None) -> BoardSpread | None:
     """Read a table's file about other boards, None where there is none.
 
@@ -129,7 +133,8 @@ def _is_wanted(row: object, wanted: Callable[[str], bool]) -> bool:
 def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> tuple[TableRow, ...]:
     """Return a table's rows; those that its run lacks have the mean of other boards, on its scale.
 
-    So has an `imprecise` row that other boards know better.
+    So has an `imprecise` row that other boards know better. A row that none of them reached says so: why the
+    table's own run did not is of no use to who looks it up.
 
     Args:
         rows: Rows of the table.
@@ -146,7 +151,12 @@ def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> t
     added = [
         _not_reached(one, *described[one.instruction]) for one in lacking if one.instruction in described
     ]
-    return tuple(_from_others(row, boards.get(row.key)) for row in (*rows, *added))
+    found = (_from_others(row, boards.get(row.key)) for row in (*rows, *added))
+    return tuple(found) if spread is None else tuple(map(_of_no_board, found))
+
+
+def _of_no_board(row: TableRow) -> TableRow:
+    return replace(row, reason=NO_BOARD) if row.status is Status.NOT_REACHED else row
 
 
 def _not_reached(one: RowSpread, category: str, unit: str) -> TableRow:

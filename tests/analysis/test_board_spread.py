@@ -11,7 +11,13 @@ from ptxbench.analysis.board_spread import BoardRun, board_spread
 from ptxbench.catalogue.model import Unit
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
-from ptxbench.storage.board_spread import BOARDS, read_board_spread, with_other_boards, write_board_spread
+from ptxbench.storage.board_spread import (
+    BOARDS,
+    NO_BOARD,
+    read_board_spread,
+    with_other_boards,
+    write_board_spread,
+)
 from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 
 NAMES = ("add.f32", "fma.rn.f32", "add.u32", "xor.b32", "popc.b32")
@@ -207,3 +213,12 @@ def test_what_is_not_known_of_clocks_changes_nothing(spread):
     known = board("a", 1.0, *board("a", 1.0).rows, row("mma", 100.0, clock_mhz=1760.0))
     found = board_spread(known, [unknown], spread=spread).rows[-1]
     assert found.energy_pj == pytest.approx(math.sqrt(9000), rel=1e-4)
+
+
+def test_a_row_that_no_board_reached_says_so_and_not_why_one_run_ended():
+    killed = row("mma", math.nan)
+    killed = replace(killed, status=Status.NOT_REACHED, reason="the process was killed")
+    spread = board_spread(board("a", 1.0), [board("b", 1.0)])
+    assert with_other_boards([killed], None) == (killed,)
+    (found,) = [one for one in with_other_boards([killed], spread) if one.instruction == "mma"]
+    assert (found.status, found.reason) == (Status.NOT_REACHED, NO_BOARD)
