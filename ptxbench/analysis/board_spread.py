@@ -25,7 +25,7 @@ _DIGITS = 5
 _ODD = 3.0
 _PASSES = 3
 # Clocks of two boards that differ by less, as 1,979 and 1,980 MHz do, are one.
-CLOCKS_ALIKE = 0.002
+_CLOCKS_ALIKE = 0.002
 _LEFT_OUT = re.compile(r"\d+ trials? left out")
 
 Key = tuple[str, ...]
@@ -106,6 +106,12 @@ def board_spread(
     return BoardSpread(reference.name, boards, tuple(map(_row, measured)))
 
 
+def ln_clock_ratio(clock_mhz: float, other_mhz: float) -> float:
+    """Return ln of another clock over a clock; 0 where one of them is not known, or they are alike."""
+    log = math.log(other_mhz / clock_mhz) if clock_mhz > 0 and other_mhz > 0 else 0.0
+    return log if abs(log) >= _CLOCKS_ALIKE else 0.0
+
+
 def clock_log(row: TableRow, clock_mhz: float, gamma: tuple[float, float]) -> tuple[float, float]:
     """Return ln of what a row's energy takes to be that at another clock, and its standard error.
 
@@ -117,10 +123,8 @@ def clock_log(row: TableRow, clock_mhz: float, gamma: tuple[float, float]) -> tu
         clock_mhz: The other clock.
         gamma: The exponent between boards of this model, and its standard error (`RunSpread`).
     """
-    log = math.log(clock_mhz / row.clock_mhz) if clock_mhz > 0 and row.clock_mhz > 0 else 0.0
-    if abs(log) < CLOCKS_ALIKE or math.isnan(gamma[0]):
-        return 0.0, 0.0
-    return gamma[0] * log, gamma[1] * abs(log)
+    log = ln_clock_ratio(row.clock_mhz, clock_mhz)
+    return (gamma[0] * log, gamma[1] * abs(log)) if math.isfinite(gamma[0]) else (0.0, 0.0)
 
 
 def _at_one_clock(measured: Sequence[_OnBoard], gamma: tuple[float, float]) -> list[_OnBoard]:

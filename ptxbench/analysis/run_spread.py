@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.analysis.board_spread import BoardRun, clock_log, known_ci95, rows_by_code
+from ptxbench.analysis.board_spread import BoardRun, clock_log, known_ci95, ln_clock_ratio, rows_by_code
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 from ptxbench.storage.schema import TableRow
@@ -47,8 +47,6 @@ class SpreadSettings:
 
 
 SETTINGS = SpreadSettings()
-# An exponent of 1, exactly: `clock_log` is then ln of the ratio of the clocks.
-_BY_CLOCK = (1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -127,23 +125,18 @@ def _at_unlike_clocks(a: BoardRun, b: BoardRun) -> list[_AtUnlikeClocks]:
     """Return the rows that two runs have at unlike clocks; none where too few tell their factor."""
     first, second = rows_by_code(a), rows_by_code(b)
     common = [(first[key], second[key]) for key in first if key in second]
-    alike = [
-        math.log(two.dynamic_pj / one.dynamic_pj)
+    logs = [
+        (ln_clock_ratio(one.clock_mhz, two.clock_mhz), math.log(two.dynamic_pj / one.dynamic_pj))
         for one, two in common
-        if not clock_log(two, one.clock_mhz, _BY_CLOCK)[0]
     ]
+    alike = [energy for clock, energy in logs if not clock]
     if len(alike) < SETTINGS.min_common:
         return []
-    factor = float(np.median(alike))
+    factor, boards = float(np.median(alike)), (a.board, b.board)
     return [
-        _AtUnlikeClocks(
-            (a.board, b.board),
-            -clock,
-            math.log(two.dynamic_pj / one.dynamic_pj) - factor,
-            math.hypot(known_ci95(one), known_ci95(two)),
-        )
-        for one, two in common
-        if (clock := clock_log(two, one.clock_mhz, _BY_CLOCK)[0])
+        _AtUnlikeClocks(boards, clock, energy - factor, math.hypot(*map(known_ci95, both)))
+        for (clock, energy), both in zip(logs, common, strict=True)
+        if clock
     ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.analysis.board_spread import CLOCKS_ALIKE
+from ptxbench.analysis.board_spread import ln_clock_ratio
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
@@ -96,7 +96,7 @@ class RowDiff:
     @property
     def at_unlike_clocks(self) -> bool:
         """Whether the two targets ran at other clocks."""
-        return abs(self.b_clock_mhz / self.a_clock_mhz - 1) > CLOCKS_ALIKE if self.a_clock_mhz > 0 else False
+        return ln_clock_ratio(self.a_clock_mhz, self.b_clock_mhz) != 0
 
     @property
     def compared(self) -> bool:

@@ -222,12 +222,11 @@ class StepMeasurement:
             windows_s: The windows, at least one.
         """
         for window_s in windows_s:
-            times = max(launches_in(window_s, graph_s), self._least_times(graph_s))
+            times = self._times(window_s, graph_s)
             recorded = self._gpu.run_calls(replay, times)
             if recorded.window.elapsed_s < SETTLE.filled * window_s:
                 # The first launches took longer than the others.
-                graph_s = recorded.window.elapsed_s / times
-                times = max(launches_in(window_s, graph_s), self._least_times(graph_s))
+                times = self._times(window_s, recorded.window.elapsed_s / times)
                 recorded = self._gpu.run_calls(replay, times)
             found = self._judged(recorded, times)
             if not found.slowed or window_s >= SETTLE.long_s:
@@ -236,12 +235,12 @@ class StepMeasurement:
         self._keep(run, recorded)
         return measured(run, recorded.trace, found, recorded.after.temperature_c)
 
-    def _least_times(self, graph_s: float) -> int:
-        """Return how often a graph runs at least: of a long one a whole run must be left once settled."""
-        sensor = self._check.sensor
+    def _times(self, window_s: float, graph_s: float) -> int:
+        """Return how often a graph fills a window: of a long one a whole run must be left once settled."""
+        times, sensor = launches_in(window_s, graph_s), self._check.sensor
         if graph_s < sensor.refresh_s:
-            return 1
-        return 1 + math.ceil((sensor.settle_s + 2 * sensor.refresh_s) / graph_s)
+            return times
+        return max(times, 1 + math.ceil((sensor.settle_s + 2 * sensor.refresh_s) / graph_s))
 
     def _judged(self, recorded: KernelRun, times: int) -> KernelPower:
         reasons = recorded.throttle_reasons
