@@ -1,10 +1,11 @@
-"""Lines as wide as a terminal: broken at blanks, never within a word, a number or an option."""
+"""Lines as wide as a terminal, broken at blanks, never within a word, a number or an option; short lists."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import textwrap
+from collections.abc import Sequence
 from typing import TextIO
 
 _INDENT = "  "
@@ -31,3 +32,9 @@ def wrapped(line: str, width: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def first_of(words: Sequence[str], most: int) -> str:
+    """Return some words as a list, and how many more there are than `most`."""
+    more = len(words) - most
+    return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")

@@ -28,7 +28,7 @@ from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.estimate import dynamic_parts
-from ptxbench.model.fit import FitKernel
+from ptxbench.model.fit import GAMMAS, RELATIVE, SLOWED, FitKernel
 from ptxbench.model.fit_time import TimedKernel, level_rates, tensor_rates
 from ptxbench.model.leave_out import can_be_predicted, left_out_errors
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
@@ -53,15 +53,12 @@ GROUPS: Mapping[Level | Access, str] = {
     Access.L2_MISS: DRAM,
 }
 _PICO = 1e-12
-_GAMMAS = np.linspace(0.0, 3.0, 61)
-# A kernel's energy counts as known to this: what a simple model can hold.
-_RELATIVE = 0.05
 _FACTOR_PRIOR = 10.0
 _ACTIVE_PRIOR_W = 30.0
 # Where each tensor opcode runs at one clock, whatever the SMs, nothing tells gamma from its energy.
 _GAMMA_PRIOR = 3.0
-# With fewer kernels than this below this share of the clock, nothing is learned of the clock term.
-_MIN_SLOWED, _SLOWED = 2, 0.97
+# With fewer kernels than this that ran at a lower clock, nothing is learned of the clock term.
+_MIN_SLOWED = 2
 
 Floats = npt.NDArray[np.float64]
 Energy = TypeVar("Energy", ByteEnergy, TensorEnergy)
@@ -172,8 +169,8 @@ def fit_calibration(
     features = [_features(kernel, opcode_energies, unit) for kernel in kernels]
     names = sorted({name for one in features for name in one})
     columns = np.array([[one.get(name, 0.0) for name in names] for one in features])
-    is_slowed = sum(kernel.clock_ratio < _SLOWED for kernel in kernels) >= _MIN_SLOWED
-    gammas = _GAMMAS if is_slowed else np.array([before.gamma])
+    is_slowed = sum(kernel.clock_ratio < SLOWED for kernel in kernels) >= _MIN_SLOWED
+    gammas = GAMMAS if is_slowed else np.array([before.gamma])
     solve = _solver(names, before)
     tried = [_system(kernels, columns, names, float(gamma)) for gamma in gammas]
     priors = ((gammas - before.gamma) / _GAMMA_PRIOR) ** 2
@@ -275,7 +272,7 @@ def _system(
 ) -> tuple[Floats, Floats]:
     """Return the weighted equations at one gamma: matrix (m, n) and right side (m,)."""
     ratios = np.array([kernel.clock_ratio**gamma for kernel in kernels])
-    weights = np.array([1 / (_RELATIVE * kernel.total_j) for kernel in kernels])
+    weights = np.array([1 / (RELATIVE * kernel.total_j) for kernel in kernels])
     clocked = np.array([not name.startswith(DRAM) for name in names])
     scales = np.where(clocked[None, :], ratios[:, None], 1.0)
     return columns * scales * weights[:, None], weights * [kernel.dynamic_j for kernel in kernels]
@@ -303,7 +300,7 @@ def _solver(names: Sequence[str], before: Terms) -> Callable[[Floats, Floats], t
 def _errors(matrix: Floats, names: Sequence[str], before: Terms, error: float) -> dict[str, float]:
     """Return the standard error of each unknown where a kernel is off by `error` of its energy."""
     _, priors = _priors(names, before)
-    scaled = matrix * (_RELATIVE / max(error, 1e-6))
+    scaled = matrix * (RELATIVE / max(error, 1e-6))
     covariance = np.linalg.inv(scaled.T @ scaled + np.diag(1 / priors**2))
     return dict(zip(names, map(float, np.sqrt(np.diag(covariance))), strict=True))
 
@@ -312,8 +309,8 @@ def _residuals(
     kernels: Sequence[FitKernel], matrix: Floats, right: Floats, solve: Callable[[Floats, Floats], Floats]
 ) -> tuple[Residual, ...]:
     names = [kernel.name for kernel in kernels]
-    fitted = _RELATIVE * (matrix @ solve(matrix, right) - right)
-    left_out = _RELATIVE * left_out_errors(matrix, right, names, can_be_predicted(matrix, names), solve)
+    fitted = RELATIVE * (matrix @ solve(matrix, right) - right)
+    left_out = RELATIVE * left_out_errors(matrix, right, names, can_be_predicted(matrix, names), solve)
     return tuple(Residual(*one) for one in zip(names, map(float, fitted), map(float, left_out), strict=True))
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.wrap import first_of
 from ptxbench.model.addresses import Launch, MemoryAccess, find_accesses
 from ptxbench.model.control_flow import Block, Flow, NaturalLoop, called, find_flows, leaves_apart
 from ptxbench.sass.program import SassInstruction, SassKernel
@@ -152,13 +153,8 @@ def _require_known(kernel: SassKernel, flows: Iterable[Flow], given: Mapping[str
         if name != _EVERY and name not in have:
             raise InputError(
                 f"{kernel.name} has no branch or guarded instruction at {name!r}; it has"
-                f" {_listed(have) or 'none'}, and {_EVERY!r} names those that are not named"
+                f" {first_of(have, _SHOWN) or 'none'}, and {_EVERY!r} names those that are not named"
             )
-
-
-def _listed(places: Sequence[str]) -> str:
-    more = len(places) - _SHOWN
-    return ", ".join(places[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _named_passes(
@@ -416,7 +412,8 @@ def _exit_share(flow: Flow, loop: NaturalLoop, block: Block) -> float:
 
 def _notes(flows: Mapping[str, Flow], ways: Mapping[str, _Ways], given: bool) -> tuple[str, ...]:
     def places(of: Mapping[str, Sequence[int]]) -> str:
-        return _listed([flows[name].place(address) for name, found in of.items() for address in found])
+        listed = [flows[name].place(address) for name, found in of.items() for address in found]
+        return first_of(listed, _SHOWN)
 
     notes = []
     slow = {name: one.slow for name, one in ways.items() if not _SLOW.search(name)}

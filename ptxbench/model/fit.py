@@ -44,9 +44,9 @@ from ptxbench.model.terms import (
 from ptxbench.model.work import OFF_CLOCK, Access, Activity, KernelWork, Level
 
 _PICO = 1e-12
-_GAMMAS = np.linspace(0.0, 3.0, 61)
+GAMMAS = np.linspace(0.0, 3.0, 61)
 # A kernel's energy counts as known to this: what a simple model can hold.
-_RELATIVE = 0.05
+RELATIVE = 0.05
 # Activities of data are drawn to 1 on random operands, 0 on zeros and the middle on others, by this error.
 _ACTIVITY_PRIOR = 0.5
 # Neighbouring threads' addresses differ in few bits.
@@ -58,7 +58,7 @@ _MIN_SLOWED = 3
 SHARES = (1.0, 0.75, 0.5, 0.25)
 # A term more must make the error of kernels that are left out smaller by this part of it.
 _WORTH = 0.02
-_SLOWED = 0.97
+SLOWED = 0.97
 # Fewer kernels do not tell how far others may be off.
 _MIN_SPREAD = 4
 
@@ -169,7 +169,7 @@ def _fit(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, kept: fl
     best = min(tried, key=lambda one: one.left_out * (1 + _WORTH * (len(one.names) - fewest)))
     # Weights make a residual relative to a kernel's whole energy; the error is one of dynamic energy.
     share = np.array([k.total_j / k.dynamic_j for k in kernels])
-    residuals = (best.matrix @ best.values - best.right) * _RELATIVE * share
+    residuals = (best.matrix @ best.values - best.right) * RELATIVE * share
     freedom = max(len(kernels) - int(np.sum(best.values > 0)), 1)
     error = math.sqrt(float(np.sum(residuals**2)) / freedom)
     terms = _terms(best, _errors(best.matrix, best.names, error), error, kernels)
@@ -231,8 +231,8 @@ def _subsets(accesses: Sequence[Access]) -> Iterable[tuple[Access, ...]]:
 def _solved(
     kernels: Sequence[FitKernel], constants: Floats, features: Floats, names: Sequence[str], predicted: Bools
 ) -> _Solved:
-    slowed = sum(kernel.clock_ratio < _SLOWED for kernel in kernels)
-    gammas = _GAMMAS if slowed >= _MIN_SLOWED else np.array([UNFITTED.gamma])
+    slowed = sum(kernel.clock_ratio < SLOWED for kernel in kernels)
+    gammas = GAMMAS if slowed >= _MIN_SLOWED else np.array([UNFITTED.gamma])
     systems = [_system(kernels, constants, features, names, float(gamma)) for gamma in gammas]
     found = [_solve(*system, names) for system in systems]
     losses = [loss for _, loss in found]
@@ -252,7 +252,7 @@ def _solved(
         matrix=matrix,
         right=right,
         values=found[best][0],
-        residuals=_RELATIVE * errors,
+        residuals=RELATIVE * errors,
     )
 
 
@@ -324,7 +324,7 @@ def _system(
 ) -> tuple[Floats, Floats]:
     """Return the weighted equations at one gamma: matrix (m, n) and right side (m,)."""
     ratios = np.array([k.clock_ratio**gamma for k in kernels])
-    weights = np.array([1 / (_RELATIVE * k.total_j) for k in kernels])
+    weights = np.array([1 / (RELATIVE * k.total_j) for k in kernels])
     off_clock = {*OFF_CLOCK, *(f"{name} {pattern}" for name in OFF_CLOCK for pattern in (RANDOM, ZEROS))}
     clocked = np.array([name not in off_clock for name in names])
     scales = np.where(clocked[None, :], ratios[:, None], 1.0)
@@ -351,7 +351,7 @@ def _prior(name: str) -> float | None:
 
 def _errors(matrix: Floats, names: Sequence[str], error: float) -> Mapping[str, float]:
     """Return the standard error of each unknown, in its unit, where a kernel is off by `error`."""
-    scaled = matrix * (_RELATIVE / max(error, 1e-6))
+    scaled = matrix * (RELATIVE / max(error, 1e-6))
     covariance = np.linalg.pinv(scaled.T @ scaled)
     return dict(zip(names, np.sqrt(np.clip(np.diag(covariance), 0, None)), strict=True))
 

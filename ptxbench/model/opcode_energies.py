@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.wrap import first_of
 from ptxbench.model.opcodes import (
     BYTE,
     ONCE_A_WARP,
@@ -136,8 +137,7 @@ class OpcodeEnergies:
         energy_pj = self._foretold(opcode, rule, sources, activity)
         if rule in (Rule.ROW, Rule.TOGETHER, Rule.MEASURED, Rule.WEAK):
             return OpcodeEnergy(energy_pj, self._error_pj(opcode, activity), rule, "")
-        shown = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
-        return OpcodeEnergy(energy_pj, self.fill_errors[rule] * energy_pj, rule, shown)
+        return OpcodeEnergy(energy_pj, self.fill_errors[rule] * energy_pj, rule, first_of(sources, 3))
 
     @cached_property
     def fill_errors(self) -> Mapping[Rule, float]:

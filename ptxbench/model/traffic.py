@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from ptxbench.core.threads import WARP
+from ptxbench.core.wrap import first_of
 from ptxbench.model.addresses import Launch, MemoryAccess
 from ptxbench.model.work import LINE_BYTES, Access, Level
 
@@ -124,11 +125,15 @@ def traffic_of(
     if math.isfinite(given.l2_bytes):
         read_bytes = max(given.l2_bytes - raw.written_bytes, 0.0)
     elif unknown:
-        missing.append(f"what SMs read from L2 (`l2_bytes`): addresses at {_listed(unknown)} are not affine")
+        missing.append(
+            f"what SMs read from L2 (`l2_bytes`): addresses at {first_of(unknown, _SHOWN)} are not affine"
+        )
     if math.isfinite(given.dram_bytes):
         dram_bytes, cold_bytes = given.dram_bytes, 0.0
     elif unknown:
-        missing.append(f"what DRAM moves (`dram_bytes`): addresses at {_listed(unknown)} are not affine")
+        missing.append(
+            f"what DRAM moves (`dram_bytes`): addresses at {first_of(unknown, _SHOWN)} are not affine"
+        )
     lines = dram_bytes / LINE_BYTES
     share = min(read_bytes / raw.read_bytes, 1.0) if raw.read_bytes else 0.0
     moved = {
@@ -145,7 +150,7 @@ def traffic_of(
     }
     notes = [_note(data_bytes, dram_bytes, cold_bytes, given)] if remote and not missing else []
     if unlike:
-        places = _listed([f"{at:#x}" for at in unlike])
+        places = first_of([f"{at:#x}" for at in unlike], _SHOWN)
         notes.append(
             f"addresses at {places} are not known, and taken to be among those of the other accesses"
         )
@@ -176,11 +181,6 @@ def _note(data_bytes: float, dram_bytes: float, cold_bytes: float, given: GivenB
             " bytes from DRAM (`dram_bytes`)"
         )
     return f"{by}, more than L2 holds: DRAM is taken to move each line once, {dram_bytes:.4g} bytes"
-
-
-def _listed(places: Sequence[str]) -> str:
-    more = len(places) - _SHOWN
-    return ", ".join(places[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _ask(raw: _Raw, one: MemoryAccess, warps: float) -> float:

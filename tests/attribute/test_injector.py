@@ -41,6 +41,16 @@ def build(folder, *flags):
     return made
 
 
+def folder_with_sanitizers(tmp_path_factory):
+    """Return a new folder; skip the test where the compiler has no sanitizers."""
+    folder = tmp_path_factory.mktemp("sanitized")
+    (folder / "try.c").write_text("int main(void) { return 0; }")
+    tried = subprocess.run((CC, *SANITIZE, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
+    if tried.returncode != 0:
+        pytest.skip("the compiler has no sanitizers")
+    return folder
+
+
 @pytest.fixture(scope="module")
 def counting(plain, tmp_path_factory):
     """The injector that counts launches, too."""
@@ -62,12 +72,7 @@ def plain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sanitized")
-    (folder / "try.c").write_text("int main(void) { return 0; }")
-    tried = subprocess.run((CC, *SANITIZE, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
-    if tried.returncode != 0:
-        pytest.skip("the compiler has no sanitizers")
-    return build(folder, *SANITIZE)
+    return build(folder_with_sanitizers(tmp_path_factory), *SANITIZE)
 
 
 def play(built, folder, *words, preload=False, most_bytes=None, **more):

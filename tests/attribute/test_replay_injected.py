@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from test_injector import CC, FAKE, GPUS, SANITIZE
+from test_injector import CC, FAKE, GPUS, SANITIZE, folder_with_sanitizers
 
 from ptxbench.attribute.injector import ReplayPlan, injected, replaying, source
 from ptxbench.attribute.launches import read_launches
@@ -40,12 +40,7 @@ def plain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sanitized")
-    (folder / "try.c").write_text("int main(void) { return 0; }")
-    tried = subprocess.run((CC, *SANITIZE, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
-    if tried.returncode != 0:
-        pytest.skip("the compiler has no sanitizers")
-    return build(folder, *SANITIZE)
+    return build(folder_with_sanitizers(tmp_path_factory), *SANITIZE)
 
 
 def what_hangs(words):
