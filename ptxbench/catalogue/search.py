@@ -163,7 +163,7 @@ def nothing_fits(pattern: str, others: Collection[str] = ()) -> str:
 def patterns_for(word: Found) -> tuple[str, ...]:
     """Return patterns with wildcards that stand for what a word stands for, or a little more."""
     head = _head(word.pattern)
-    if synonym := _synonyms().get(head.lower()):
+    if synonym := load_synonyms().get(head.lower()):
         return synonym
     wider = (f"{head}.*", f"{head}*", f"*{head}*")
     return next(((one,) for one in wider if word.names <= _searched(one).names), wider[-1:])
@@ -202,7 +202,7 @@ def _searched(pattern: str) -> Found:
 
 
 def _by_synonym(word: str) -> tuple[_Condition, str]:
-    globs = _synonyms().get(word, ())
+    globs = load_synonyms().get(word, ())
     return lambda row: any(fnmatchcase(row.name, glob) for glob in globs), f"names {' '.join(globs)}"
 
 
@@ -267,11 +267,12 @@ def _searched_words() -> Iterator[str]:
         yield from (word for opcode in opcodes_of(row) for word in (opcode.partition(".")[0], opcode))
         yield from (label for _, label in _labels(row) if label)
         yield row.opcode
-    yield from _synonyms()
+    yield from load_synonyms()
     yield from (row.name for row in rows)
 
 
 @cache
-def _synonyms() -> Mapping[str, tuple[str, ...]]:
+def load_synonyms() -> Mapping[str, tuple[str, ...]]:
+    """Return words that people say, and the patterns of names that each stands for."""
     text = files("ptxbench.catalogue").joinpath(_SYNONYMS).read_text(encoding="utf-8")
     return {word: tuple(globs) for word, globs in tomllib.loads(text).items()}

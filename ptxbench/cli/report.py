@@ -19,6 +19,8 @@ from ptxbench.core.shared_options import Json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ptxbench.report.formats import RunReport
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
@@ -72,13 +74,9 @@ def command(options: _Options) -> None:
     if options.opcodes or options.boards or options.store:
         _print_instead(options)
         return
-    from ptxbench.model.atlas import open_atlas
-    from ptxbench.report.formats import RunReport, format_by_ending, render_report
-    from ptxbench.report.row_trials import row_trials
+    from ptxbench.report.formats import format_by_ending, render_report
     from ptxbench.report.text_table import output_width
     from ptxbench.storage.atomic import require_file
-    from ptxbench.storage.location import require_outside
-    from ptxbench.storage.run_folder import RunFolder
 
     if options.as_json and options.form not in (None, "json"):
         raise click.UsageError(f"--json and --format {options.form} exclude each other.")
@@ -89,13 +87,7 @@ def command(options: _Options) -> None:
     name = "json" if options.as_json else options.form or format_by_ending(options.out)
     if _report_no_table(options, name):
         return
-    reports = []
-    for run in options.runs:
-        atlas = open_atlas(run)
-        with RunFolder.open(atlas.path) as folder:
-            require_outside(folder.path, options.out, options.plot)
-            trials = row_trials(folder) if name == "html" else {}
-            reports.append(RunReport.of(atlas, options.all_rows, folder.kernels, trials))
+    reports = [_report_of(run, options, name) for run in options.runs]
     if options.plot is not None:
         from ptxbench.report.plot import PageSize, plot_energies
 
@@ -106,6 +98,25 @@ def command(options: _Options) -> None:
         _give(
             render_report(name, reports, output_width() if options.out is None else None), name, options.out
         )
+
+
+def _report_of(run: Path, options: _Options, form: str) -> RunReport:
+    """Return what a run has for a format; only a page shows its readings, where they are kept."""
+    from ptxbench.model.atlas import open_atlas
+    from ptxbench.report.formats import RunReport
+    from ptxbench.storage.kernels import KernelStore
+    from ptxbench.storage.location import require_outside
+    from ptxbench.storage.shipped import SHIPPED
+
+    atlas = open_atlas(run)
+    require_outside(atlas.path, options.out, options.plot)
+    if form != "html" or atlas.path in SHIPPED.values():
+        return RunReport.of(atlas, options.all_rows, KernelStore(atlas.path))
+    from ptxbench.report.row_trials import row_trials
+    from ptxbench.storage.run_folder import RunFolder
+
+    with RunFolder.open(atlas.path) as folder:
+        return RunReport.of(atlas, options.all_rows, folder.kernels, row_trials(folder))
 
 
 def _print_instead(options: _Options) -> None:

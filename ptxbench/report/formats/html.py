@@ -1,6 +1,7 @@
 """One page for a browser, of one or several runs, without a network: search, filters, plots and exports.
 
-The page is ptxbench/report/page.html with the runs' rows in it as JSON.
+The page is ptxbench/report/page.html with the runs' rows in it as JSON, by column: most have few values or
+none, so that 5,000 rows of 30 columns take half a megabyte.
 """
 
 from __future__ import annotations
@@ -9,29 +10,31 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from functools import cache, lru_cache
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.catalogue.model import Instruction
-from ptxbench.codegen.render import render_target
+from ptxbench.catalogue.search import load_synonyms
 from ptxbench.core.condition import ARAFA, DYNAMIC, Form, lanes_key
-from ptxbench.core.errors import InputError, ToolError
-from ptxbench.core.target import Target, find_target
+from ptxbench.core.errors import ToolError
 from ptxbench.core.version import VERSION
 from ptxbench.report.cost import Cost, row_costs
 from ptxbench.report.formats import RunReport
-from ptxbench.report.row_trials import RowTrials
 from ptxbench.report.web_page import fill_page, plain
-from ptxbench.sass.text import target_loop_text
 from ptxbench.storage.kernels import KernelEntry, KernelStore
 from ptxbench.storage.schema import TableRow
 
+if TYPE_CHECKING:
+    from ptxbench.report.row_trials import RowTrials
+
 _TEMPLATE = "page.html"
-# The loop of the target kernel, and how much of its body is shown.
-_LOOP = re.compile(r"^again:\n(.*?)^ {4}@%more bra[^\n]*\n", re.DOTALL | re.MULTILINE)
-_BODY_LINES = 8
-# Lines of a SASS loop that are shown: its begin and its end.
-_SASS_HEAD, _SASS_TAIL = 14, 8
+# The loop of the target kernel, which comes first.
+_PTX_LOOP = re.compile(r"^again:\n.*?^ {4}@%more bra[^\n]*$", re.DOTALL | re.MULTILINE)
+# Lines of a loop that are shown: its begin and its end.
+_HEAD, _TAIL = 14, 8
+# Of so many rows, a column with fewer values than this share names each value once.
+_FEW = 0.5
 _TRACE_DIGITS = 4
 # Of a row, what `Cost` has and the page shows; then what the row itself has beside it.
 _COST_COLUMNS = (
@@ -43,6 +46,7 @@ _ROW_COLUMNS = (
     *("sma_nj", "papi_nj", "mtsm_nj", "counter_nj", "power_w", "static_w", "clock_mhz", "temperature_c"),
     *("repeats", "count", "threads"),
 )
+_ABOUT_COLUMNS = ("name", "opcode", "family", "alive", "note")
 
 
 def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG001
@@ -57,28 +61,45 @@ def _titles(reports: Sequence[RunReport]) -> tuple[str, ...]:
 
 def _document(reports: Sequence[RunReport]) -> dict[str, object]:
     rows: list[list[object]] = []
-    names: dict[str, Target | None] = {}
-    loops: dict[str, int] = {}
+    loops: dict[tuple[str, str], int] = {}
     shown_rows = [_shown(report) for report in reports]
+    catalogue = load_named(frozenset(row.instruction for shown in shown_rows for row, _ in shown))
     for number, (report, shown) in enumerate(zip(reports, shown_rows, strict=True)):
-        catalogue = load_named(frozenset(row.instruction for row, _ in shown))
         for row, cost in shown:
-            loop = _sass_loop(report.kernels, row, catalogue.get(row.instruction))
+            loop = _loop_that_ran(report.kernels, row, catalogue.get(row.instruction))
             place = loops.setdefault(loop, len(loops)) if loop else None
             trials = report.trials.get(row.subject)
-            rows.append([number, *map(plain, _values(row, cost)), place, _trials(trials)])
-            names.setdefault(row.instruction, _target(report))
-    catalogue = load_named(frozenset(names))
+            rows.append([number, *_values(row, cost), place, _trials(trials)])
+    names = ("run", *_COST_COLUMNS, *_ROW_COLUMNS, "loop", "trials")
+    known = list(catalogue.values())
     return {
         "version": VERSION,
         "runs": [_run(report, len(shown)) for report, shown in zip(reports, shown_rows, strict=True)],
-        "columns": ["run", *_COST_COLUMNS, *_ROW_COLUMNS, "sass_loop", "trials"],
-        "loops": list(loops),
-        "rows": rows,
-        "instructions": {
-            name: _about(catalogue[name], target) for name, target in names.items() if name in catalogue
-        },
+        "columns": _columns(names, rows),
+        "loops": [{"ptx": ptx, "sass": sass} for ptx, sass in loops],
+        "instructions": _columns(
+            _ABOUT_COLUMNS, [[getattr(one, of) for of in _ABOUT_COLUMNS] for one in known]
+        ),
+        "synonyms": {word: list(patterns) for word, patterns in load_synonyms().items()},
     }
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[object]]) -> dict[str, object]:
+    """Return rows as columns by name: all values, or those that there are and the place of each row's."""
+    return {name: _packed([row[place] for row in rows]) for place, name in enumerate(names)}
+
+
+def _packed(values: list[object]) -> object:
+    try:
+        # A number that is not known is unequal to itself, and would count as many.
+        distinct = list(dict.fromkeys(None if value != value else value for value in values))
+    except TypeError:  # what a launch did, which no other row has
+        return values
+    if len(distinct) > _FEW * len(values):
+        return [plain(value) for value in values]
+    places = {value: place for place, value in enumerate(distinct)}
+    at = [places[None if value != value else value] for value in values]
+    return {"of": [plain(value) for value in distinct], "at": at if len(distinct) > 1 else []}
 
 
 def _shown(report: RunReport) -> list[tuple[TableRow, Cost]]:
@@ -135,53 +156,34 @@ def _run(report: RunReport, shown: int) -> dict[str, object]:
     }
 
 
-def _target(report: RunReport) -> Target | None:
-    try:
-        return find_target(report.gpu.target)
-    except InputError:
-        return None
-
-
-def _about(instruction: Instruction, target: Target | None) -> dict[str, object]:
-    return {"alive": instruction.alive, "note": instruction.note, "ptx": _ptx_loop(instruction, target)}
-
-
-def _sass_loop(kernels: KernelStore | None, row: TableRow, instruction: Instruction | None) -> str:
-    """Return the begin and the end of the SASS loop that ran, "" where the run does not hold it."""
+def _loop_that_ran(
+    kernels: KernelStore | None, row: TableRow, instruction: Instruction | None
+) -> tuple[str, str] | None:
+    """Return the begin and the end of the loop that ran, as PTX and as SASS; None where the run lacks it."""
     if kernels is None or instruction is None or row.protocol not in (ARAFA, DYNAMIC):
-        return ""
+        return None
     form = instruction.forms(row.opt_level)[-1] if row.protocol == DYNAMIC else Form.LATENCY
     name = "/".join((row.instruction, form, *lanes_key(row.lanes)))
     entry = next((e for e in kernels.entries if (e.name, e.opt_level) == (name, row.opt_level)), None)
-    return "" if entry is None else _shown_loop(kernels, entry)
+    return None if entry is None else _shown_loop(kernels, entry)
 
 
 @lru_cache(maxsize=4096)  # several pages show one run
-def _shown_loop(kernels: KernelStore, entry: KernelEntry) -> str:
+def _shown_loop(kernels: KernelStore, entry: KernelEntry) -> tuple[str, str] | None:
+    from ptxbench.sass.text import target_loop_text
+
     try:
-        lines = target_loop_text(kernels.sass(entry)).splitlines()
+        sass = target_loop_text(kernels.sass(entry))
+        ptx = _PTX_LOOP.search(kernels.ptx(entry))
     except (ToolError, KeyError):
-        return ""
-    left = len(lines) - 1 - _SASS_HEAD - _SASS_TAIL
+        return None
+    return _abridged(ptx[0] if ptx else ""), _abridged(sass)
+
+
+def _abridged(loop: str) -> str:
+    """Return the begin and the end of a loop's lines."""
+    lines = loop.splitlines()
+    left = len(lines) - 1 - _HEAD - _TAIL
     if left <= 1:
         return "\n".join(lines)
-    return "\n".join([*lines[: _SASS_HEAD + 1], f"// ... {left} more", *lines[-_SASS_TAIL:]])
-
-
-@cache
-def _ptx_loop(instruction: Instruction, target: Target | None) -> str:
-    """Return the loop of the target kernel with the first copies, "" where there is none."""
-    if target is None:
-        return ""
-    try:
-        module = render_target(instruction, target, Form.LATENCY)
-    except InputError:
-        return ""
-    loop = _LOOP.search(module)
-    if loop is None:
-        return ""
-    lines = loop.group(0).splitlines()
-    head, tail = lines[: _BODY_LINES + 3], lines[-3:]
-    left = len(lines) - len(head) - len(tail)
-    middle = [f"    // ... and so on, {instruction.copies} copies in all"] if left > 0 else []
-    return "\n".join([*head, *middle, *tail] if middle else lines)
+    return "\n".join([*lines[: _HEAD + 1], f"// ... {left} more", *lines[-_TAIL:]])
