@@ -99,7 +99,7 @@ def compiled(folder: Path, table: Atlas, executions: Mapping[str, float]) -> dic
         cubin = folder / f"{one.family}.cubin"
         if not cubin.exists():
             source = folder / f"{one.family}.cu"
-            source.write_text(source_of(one.family))
+            source.write_text(source_of(one.code))
             # CuPy, which compiled what was measured, flushes denormal numbers to zero.
             options = [f"-arch={table.gpu.target}", "--std=c++17", "-ftz=true", "-cubin"]
             subprocess.run(["nvcc", *options, "-o", str(cubin), str(source)], check=True)  # noqa: S607 (the one on PATH)

@@ -1,23 +1,32 @@
-"""The instruction suite as suite_split.toml says it: families, their kernels, and which are judged."""
+"""The suites of own kernels as their files say: families, their kernels, and which are judged."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.model.validation_file import Purpose
 
-SPLIT = Path(__file__).with_name("suite_split.toml")
-SOURCES = Path(__file__).with_name("suite")
+HERE = Path(__file__).parent
+# Each suite's file, and the folder that holds its code.
+INSTRUCTION, FIELD, CODE = "instruction", "field", "code"
+SPLITS: Mapping[str, tuple[Path, Path]] = {
+    INSTRUCTION: (HERE / "suite_split.toml", HERE / "suite"),
+    FIELD: (HERE / "field_split.toml", HERE / "field"),
+    CODE: (HERE / "code_split.toml", HERE / "field"),
+}
+COMMON = HERE / "suite" / "common.cuh"
+WORDS = 1 << 20
 
 
 @dataclass(frozen=True)
 class SuiteKernel:
-    """One kernel of the suite.
+    """One kernel of a suite.
 
     Attributes:
-        family: Its family; its code is suite/FAMILY.cu.
+        family: Its family.
         purpose: What its measurement may be used for: the family's.
         name: Name of its function.
         data_type: Type of its data.
@@ -26,6 +35,9 @@ class SuiteKernel:
         threads: Threads of a block.
         data: Kinds of data.
         data_decides: Whether its work depends on the data.
+        words: 32-bit words of its input.
+        bound: What is thought to bound it, "instructions" or "memory".
+        code: Its family's source, less what all share.
     """
 
     family: str
@@ -37,6 +49,9 @@ class SuiteKernel:
     threads: int
     data: tuple[str, ...]
     data_decides: bool
+    words: int
+    bound: str
+    code: Path
 
     @property
     def case(self) -> str:
@@ -44,9 +59,10 @@ class SuiteKernel:
         return f"{self.family}/{self.name}-{self.data_type}"
 
 
-def read_split() -> tuple[SuiteKernel, ...]:
-    """Return every kernel of the suite, the judged families first."""
-    with SPLIT.open("rb") as file:
+def read_split(suite: str = INSTRUCTION) -> tuple[SuiteKernel, ...]:
+    """Return every kernel of a suite, the judged families first."""
+    split, folder = SPLITS[suite]
+    with split.open("rb") as file:
         families = tomllib.load(file)
     return tuple(
         SuiteKernel(
@@ -59,12 +75,15 @@ def read_split() -> tuple[SuiteKernel, ...]:
             threads=one["threads"],
             data=tuple(one["data"]),
             data_decides=one.get("data_decides", False),
+            words=one.get("words", WORDS),
+            bound=one.get("bound", "instructions"),
+            code=folder / f"{family}.cu",
         )
         for family, told in families.items()
         for one in told["kernels"]
     )
 
 
-def source_of(family: str) -> str:
+def source_of(code: Path) -> str:
     """Return the CUDA C++ of a family, with what all families share."""
-    return (SOURCES / "common.cuh").read_text() + (SOURCES / f"{family}.cu").read_text()
+    return COMMON.read_text() + code.read_text()

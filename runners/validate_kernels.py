@@ -6,11 +6,12 @@
 
 `measure` (five minutes on a GPU) keeps the energy and time of every kernel, `count` (two to three minutes;
 needs ncu) what each executes. Both end with their budget, the most wanted cases first; `measure --resume` and
-`count` once more do the rest, on the same board. `--suite instruction` before the stage takes the kernels of
-suite_split.toml, which are bound by instructions, in place of those of libraries; `--suite move` those of
-move_cases.py, which need no counts and are read by compare_moves.py; `--suite fmm` those of fmm_cases.py,
-which compare_roofline.py reads. `estimate` needs no GPU: it works everything else out again from the two
-and a table.
+`count` once more do the rest, on the same board. `--suite` before the stage takes other kernels than those of
+libraries: `instruction` those of suite_split.toml, which are bound by instructions; `field` those of
+field_split.toml, from public programs; `code` those of code_split.toml, for estimates from code alone;
+`move` those of move_cases.py, which need no counts and are read by compare_moves.py; `fmm` those of
+fmm_cases.py, which compare_roofline.py reads. `estimate` needs no GPU: it works everything else out again
+from the two and a table.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_session import ROUNDS, DeviceLostError, SessionRunner, require_same_cases, take_up
+from suite_split import SPLITS
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
@@ -49,10 +51,11 @@ _WARM_S = 0.25
 _WINDOW_S = 0.6
 _TARGET = "sm_90a"
 # Each suite and its rounds.
-LIBRARY, INSTRUCTION, MOVE, FMM = "library", "instruction", "move", "fmm"
+LIBRARY, MOVE, FMM = "library", "move", "fmm"
+_TWICE = {Purpose.JUDGED: 2, Purpose.FIT: 2}
 _ROUNDS = {
     LIBRARY: ROUNDS,
-    INSTRUCTION: {Purpose.JUDGED: 2, Purpose.FIT: 2},
+    **dict.fromkeys(SPLITS, _TWICE),
     MOVE: {Purpose.FIT: 2},
     FMM: {Purpose.JUDGED: 2},
 }
@@ -209,10 +212,10 @@ def _measure(suite: str, out: Path, budget_s: float, only: Sequence[str], resume
 
 def _all_cases(suite: str) -> Sequence[Case]:
     """Return every case of a suite, whose libraries are only needed then."""
-    if suite == INSTRUCTION:
+    if suite in SPLITS:
         import suite_cases
 
-        return suite_cases.all_cases()
+        return suite_cases.all_cases(suite)
     if suite == MOVE:
         import move_cases
 

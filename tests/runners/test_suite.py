@@ -17,6 +17,8 @@ RUNNERS = ROOT / "runners"
 MODULES = ("suite_split", "suite_data", "suite_cases", "kernel_session", "kernel_counts", "validate_kernels")
 # Kernels of the suite would be the same machine code under another name.
 LIBRARY_KERNELS = {"hash32", "nbody", "xorshift"}
+SUITES = ("instruction", "field", "code")
+LARGE = {1 << 20, 1 << 25, 1 << 26, 1 << 28}
 
 
 @pytest.fixture
@@ -25,6 +27,7 @@ def load(monkeypatch):
     monkeypatch.syspath_prepend(str(RUNNERS))
     launches = install(monkeypatch)
     sys.modules["cupy"].asarray = lambda words: words
+    sys.modules["cupy"].tile = lambda words, times: range(times * len(words))
     for name in (*HOLDERS, *MODULES):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
@@ -37,12 +40,13 @@ def load(monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_the_split_is_the_one_that_was_fixed_before_anything_was_measured(load):
-    written = re.search(
-        r"suite_split\.toml`[^.]*?`([0-9a-f]{64})`", (ROOT / "docs" / "model.md").read_text(), re.S
-    )
+@pytest.mark.parametrize("suite", ["instruction", "field"])
+def test_the_split_is_the_one_that_was_fixed_before_anything_was_measured(load, suite):
+    split, _ = load("suite_split").SPLITS[suite]
+    page = (ROOT / "docs" / "model.md").read_text()
+    written = re.search(rf"{re.escape(split.name)}`[^.]*?`([0-9a-f]{{64}})`", page, re.S)
     assert written is not None
-    assert hashlib.sha256(load("suite_split").SPLIT.read_bytes()).hexdigest() == written[1]
+    assert hashlib.sha256(split.read_bytes()).hexdigest() == written[1]
 
 
 def test_judged_and_fit_kernels_are_of_other_families_and_other_code(load):
@@ -56,34 +60,47 @@ def test_judged_and_fit_kernels_are_of_other_families_and_other_code(load):
     assert not LIBRARY_KERNELS & set(names)
 
 
-def test_every_kernel_of_the_split_has_code_and_all_code_is_in_the_split(load):
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_kernel_of_the_split_has_code_and_all_code_is_in_the_split(load, suite):
     split = load("suite_split")
-    kernels = split.read_split()
-    for family in {k.family for k in kernels}:
-        written = set(re.findall(r"^(?:KERNEL|MMA)\((\w+)[,)]", split.source_of(family), re.M)) - {
-            "name",
-            "NAME",
-        }
-        assert written == {k.name for k in kernels if k.family == family}
+    kernels = split.read_split(suite)
+    for code in {k.code for k in kernels}:
+        written = re.findall(r"^(?:KERNEL|MMA|OPERATOR)\((\w+)[,)]", split.source_of(code), re.M)
+        assert set(written) - {"name", "NAME"} == {k.name for k in kernels if k.code == code}
 
 
-def test_each_kernel_is_counted_once_on_random_data_or_on_each_kind(load):
-    cases = load("suite_cases").all_cases()
+def test_the_third_suite_is_judged_alone_and_has_no_kernel_of_the_others(load):
+    read = load("suite_split").read_split
+    field = read("field")
+    assert len(field) >= 20
+    assert {k.purpose for k in field} == {Purpose.JUDGED}
+    assert {k.bound for k in field} == {"instructions", "memory"}
+    assert not {k.name for k in field} & ({k.name for k in read()} | LIBRARY_KERNELS)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_each_kernel_is_counted_once_on_random_data_or_on_each_kind(load, suite):
+    cases = load("suite_cases").all_cases(suite)
     random = {c.name for c in cases if c.operands == "random"}
     assert {c.name for c in cases} - random == {"sleep"}
     assert len({(c.name, c.operands) for c in cases}) == len(cases)
     # As many marker kernels are there, and no more.
     assert len(cases) <= load("kernel_cases")._MARKERS
-    assert {c.name for c in cases if c.data_decides} >= {"branch/collatz-u32", "branch/gcd-u32"}
+    told = {"instruction": {"branch/collatz-u32", "branch/gcd-u32"}, "field": {"graph/triangles-u32"}}
+    assert {c.name for c in cases if c.data_decides} >= told.get(suite, set())
 
 
-def test_every_block_is_on_an_sm_at_once_and_reads_words_of_its_kind(load):
-    for case in load("suite_cases").all_cases():
+@pytest.mark.parametrize(("suite", "words"), [("instruction", {1 << 20}), ("field", LARGE)])
+def test_every_block_is_on_an_sm_at_once_and_reads_words_of_its_kind(load, suite, words):
+    for case in load("suite_cases").all_cases(suite):
         case.prepare(case.operands)()
     launches = load.launches[:-1]  # without the sleeping kernel
     assert {grid[0] % SMS for _, grid, _, _ in launches} == {0}
     assert all(grid[0] / SMS * block[0] <= 2048 for _, grid, block, _ in launches)
-    assert {len(arguments[0]) for _, _, _, arguments in launches} == {1 << 20}
+    assert {len(arguments[0]) for _, _, _, arguments in launches} == words
+    assert all(
+        arguments[1].size >= len(arguments[0]) or len(arguments[0]) == 1 << 20 for *_, arguments in launches
+    )
 
 
 @pytest.mark.parametrize("data_type", ["u32", "f16", "bf16", "f32", "f64"])
