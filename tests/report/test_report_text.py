@@ -2,11 +2,14 @@ import csv
 import json
 import math
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from fakes import run as fake
 
+from ptxbench.catalogue.load import load_named
 from ptxbench.cli.main import run
 from ptxbench.cli.report import command
 from ptxbench.core.condition import ARAFA, DYNAMIC
@@ -14,6 +17,7 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
 from ptxbench.report import formats
 from ptxbench.report.formats import RunReport, format_names, render_report
+from ptxbench.report.formats.accelwattch import PARAMETERS
 from ptxbench.report.text import markdown_table, number, tables_text
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.table import COLUMNS
@@ -162,9 +166,39 @@ def test_what_a_foreign_run_holds_moves_no_cursor():
 def test_every_format_shows_every_run():
     other = replace(fake.GPU, name="NVIDIA H100_x")
     for name in format_names():
-        text = render_report(name, [report([fake.row()]), report([fake.row()], other, "other")], None)
-        assert text.count("12.4") >= 2, name
+        second = replace(fake.row(), dynamic_pj=23.5)
+        text = render_report(name, [report([fake.row()]), report([second], other, "other")], None)
+        assert "12.4" in text, name
+        assert "23.5" in text, name
         assert "H100" in text, name
+
+
+def test_accelergy_takes_every_energy_by_what_executes_it():
+    product = replace(fake.row("mma.m16n8k16.f32.f16.f16.f32"), unit="warp", dynamic_pj=4242.0)
+    failed = replace(fake.row("add.f32"), status=Status.GATE_FAILED, dynamic_pj=math.nan)
+    text = render_report("accelergy", [report([fake.row(), product, failed], path="h200")], None)
+    table = yaml.safe_load(text)["ERT"]
+    assert table["version"] == "0.4"
+    energies = {
+        (component["name"], action["name"], action["arguments"]["operands"]): action["energy"]
+        for component in table["tables"]
+        for action in component["actions"]
+    }
+    assert energies == {
+        ("h200.thread", "fma.rn.f32", "random"): 12.4,
+        ("h200.warp", "mma.m16n8k16.f32.f16.f16.f32", "random"): 4242.0,
+    }
+    assert "energy: 12.4  # ± 0.012 (95%), ok" in text
+
+
+def test_accelwattch_has_estimates_that_it_does_not_take_for_its_factors():
+    zeros = replace(fake.row(), operands="zeros", dynamic_pj=4.8)
+    text = render_report("accelwattch", [report([fake.row(), zeros, fake.row("popc.b32")])], None)
+    (found,) = ElementTree.fromstring(text).iter("estimate")  # noqa: S314
+    assert (found.get("parameter"), found.get("instruction")) == ("FP_MUL_ACC", "fma.rn.f32")
+    assert (found.get("energy_pj"), found.get("ci95_pj"), found.get("per")) == ("12.4", "0.012", "thread")
+    assert found.get("value") is None
+    assert all(load_named(frozenset({name})) for name, _ in PARAMETERS.values())
 
 
 def test_a_new_format_is_one_file(tmp_path, monkeypatch):
@@ -189,7 +223,10 @@ def test_the_ending_of_the_file_names_its_format(half_run, tmp_path):
 
 def test_an_unknown_format_is_one_line(tmp_path, capsys):
     assert run(["report", str(tmp_path), "--format", "poem"]) == 2
-    assert "'poem' is not one of csv, html, json, latex, markdown, text." in capsys.readouterr().err
+    assert (
+        "'poem' is not one of accelergy, accelwattch, csv, html, json, latex, markdown, text."
+        in capsys.readouterr().err
+    )
 
 
 def test_csv_has_the_columns_of_the_table_behind_the_run():
