@@ -33,8 +33,8 @@ def common_opcodes() -> tuple[str, ...]:
 
 
 @cache
-def common_rows() -> frozenset[str]:
-    """Return the names of the rows that measure the commonest opcodes.
+def common_rows() -> tuple[str, ...]:
+    """Return the names of the rows that measure the commonest opcodes, the commonest first.
 
     Of each opcode it is the row whose -O3 code holds least beside it, or, of what moves data, that of every
     memory level.
@@ -48,12 +48,12 @@ def common_rows() -> frozenset[str]:
                 levels.setdefault(opcode, []).append(row.name)
             elif opcode not in best or beside < best[opcode][0]:
                 best[opcode] = (beside, row.name)
-    names: set[str] = set()
+    names: list[str] = []
     for opcode in common_opcodes():
-        names.update(levels.get(opcode, ()))
+        names += levels.get(opcode, ())
         if opcode in best:
-            names.add(best[opcode][1])
-    return frozenset(names)
+            names.append(best[opcode][1])
+    return tuple(dict.fromkeys(names))
 
 
 def measuring(opcodes: Iterable[str]) -> dict[str, str]:

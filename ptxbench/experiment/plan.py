@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
 
 from ptxbench.analysis.subject import Subject
 from ptxbench.catalogue.common import common_rows
 from ptxbench.catalogue.load import find_instruction, load_catalogue
+from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
 from ptxbench.core.target import Target
@@ -59,19 +60,19 @@ def standard_names(target: Target) -> tuple[str, ...]:
 def plan_batches(subjects: Sequence[Subject], seed: int) -> list[list[Subject]]:
     """Return the subjects in batches, in the order in which they are measured.
 
-    First come the starters, then the rows of Table I of Arafa et al. (2020), then the commonest opcodes of
-    real kernels. One row of every category and template follows, then the rest, a row of each kind after the
-    other. So a run that ends early has measured what matters most. Products of sparse matrices come last of
-    all: from the first one on everything draws a tenth more (docs/accuracy.md). A batch holds one protocol
-    and one optimization level, so that neighbours draw similar power; the levels alternate, so that both get
-    equally far.
+    First come the starters, then the commonest opcodes of real kernels, then an instruction of each row of
+    Table I of Arafa et al. (2020). One row of every category and template follows, then the rest, a row of
+    each kind after the other. So a run that ends early has measured what matters most. Products of sparse
+    matrices come last of all: from the first one on everything draws a tenth more (docs/accuracy.md). A batch
+    holds one protocol and one optimization level, so that neighbours draw similar power; the levels
+    alternate, so that both get equally far.
 
     Args:
         subjects: What the run measures.
         seed: Seed of the order of kinds.
     """
     shuffled = random.Random(seed)  # noqa: S311
-    first_of_group = _first_of_group(subjects)
+    tiers = _tiers(subjects)
     groups = sorted({_group(subject) for subject in subjects})
     shuffled.shuffle(groups)
     place = {group: number for number, group in enumerate(groups)}
@@ -80,9 +81,9 @@ def plan_batches(subjects: Sequence[Subject], seed: int) -> list[list[Subject]]:
     def part(subject: Subject) -> tuple[bool, str]:
         return subject.instruction.sparse, subject.condition.protocol
 
-    def order(subject: Subject) -> tuple[bool, str, int, int, int]:
-        tier, kind = _tier(subject, first_of_group), place[_group(subject)]
-        return *part(subject), tier, turn[subject.name], kind
+    def order(subject: Subject) -> tuple[bool, str, int, int, int, int]:
+        kind = place[_group(subject)]
+        return *part(subject), *tiers(subject.instruction), turn[subject.name], kind
 
     batches = []
     for _, members in groupby(sorted(subjects, key=order), key=part):
@@ -112,17 +113,24 @@ def _turns(subjects: Sequence[Subject]) -> dict[str, int]:
     return turns
 
 
-def _tier(subject: Subject, first_of_group: set[str]) -> int:
-    row = subject.instruction
-    wanted = (row.name in STARTERS, row.paper, row.name in common_rows(), row.name in first_of_group)
-    return next((tier for tier, is_so in enumerate(wanted) if is_so), len(wanted))
+def _tiers(subjects: Sequence[Subject]) -> Callable[[Instruction], tuple[int, int]]:
+    """Return what gives a row's tier, and its place there where the tier has an order of its own."""
+    rows = [subject.instruction for subject in subjects]
+    common = {name: place for place, name in enumerate(common_rows())}
+    first_of_paper = {row.paper: row.name for row in reversed(rows) if row.paper}
+    first_of_group = {(row.category, row.family): row.name for row in reversed(rows)}
 
+    def tier(row: Instruction) -> tuple[int, int]:
+        wanted = (
+            row.name in STARTERS,
+            row.name in common,
+            row.name == first_of_paper.get(row.paper),
+            row.name == first_of_group[row.category, row.family],
+        )
+        found = next((number for number, is_so in enumerate(wanted) if is_so), len(wanted))
+        return found, common[row.name] if found == 1 else 0
 
-def _first_of_group(subjects: Sequence[Subject]) -> set[str]:
-    first: dict[tuple[str, str], str] = {}
-    for subject in subjects:
-        first.setdefault((subject.instruction.category, subject.instruction.family), subject.instruction.name)
-    return set(first.values())
+    return tier
 
 
 def _group(subject: Subject) -> tuple[str, ...]:

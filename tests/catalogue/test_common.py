@@ -19,7 +19,7 @@ def test_what_matrix_products_and_copies_execute_is_common():
 
 def test_each_is_measured_by_the_row_with_least_beside_it():
     rows = common_rows()
-    assert {"fma.rn.f32", "mul.f32", "mma.m16n8k16.f32.f16.f16.f32"} <= rows
+    assert {"fma.rn.f32", "mul.f32", "mma.m16n8k16.f32.f16.f16.f32"} <= set(rows)
     # div.rn.f32 executes FFMA too, among much else.
     assert "div.rn.f32" not in rows
 
