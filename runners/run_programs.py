@@ -167,6 +167,33 @@ if "PTXBENCH_LAUNCHES" in os.environ:
         print(json.dumps({"name": "loop", "start_ns": start, "end_ns": end}), file=file)
 time.sleep(0.3); print((end - start) / 1e9, "s")
 """
+# Tokens of a Llama; "graph" and "eager" read each token, as generation does, "ahead" only launches.
+DECODE = """
+import json, os, sys, time
+sys.path[:0] = [sys.argv[3], os.path.dirname(sys.argv[3])]
+import torch
+from profile_steps import _STEPS
+torch.manual_seed(1)
+step, _ = _STEPS["decode"]()
+tokens = step(); torch.cuda.synchronize()
+if sys.argv[1] != "eager":
+    stream = torch.cuda.Stream(); stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream): step()
+    torch.cuda.current_stream().wait_stream(stream); graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph): tokens = step()
+loops = []
+for _ in range(4):
+    torch.cuda.synchronize(); start = time.monotonic_ns()
+    for _ in range(int(sys.argv[2])):
+        if sys.argv[1] == "eager": tokens = step()
+        else: graph.replay()
+        if sys.argv[1] != "ahead": tokens.cpu()
+    torch.cuda.synchronize(); loops.append((start, time.monotonic_ns()))
+if "PTXBENCH_LAUNCHES" in os.environ:
+    with open(f"{os.environ['PTXBENCH_LAUNCHES']}/{os.getpid()}.windows", "a") as file:
+        for start, end in loops: print(json.dumps({"name": "loop", "start_ns": start, "end_ns": end}), file=file)
+print("loops", *[round((end - start) / 1e9, 4) for start, end in loops])
+"""
 TRITON = """
 import time, torch, triton, triton.language as tl
 @triton.jit
@@ -196,12 +223,16 @@ TEXTS = {
     "labelled": LABELLED,
     "profiled": PROFILED,
     "gemm": GEMM,
+    "decode": DECODE,
     "triton": TRITON,
     "forks": FORKS,
 }
 ROOT = Path(__file__).resolve().parents[1]
 # Pairs of runs without and with tracing.
 PAIRS = 2
+# Programs in pairs, and how each runs: followed by default, or looked at all the time.
+KINDS = ("small", "spin20", "graph", "gemm", "decode-graph", "decode-eager", "decode-ahead")
+HOW = {"plain": ["--no-kernels"], "traced": [], "every": ["--most-launches", "1e9"]}
 TIMEOUT_S = 80
 
 
@@ -281,12 +312,15 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
         "spin20": [kernels, "b", "100000"],
         "graph": [kernels, "g", "6000"],
         "gemm": python("gemm", "1500"),
+        "decode-graph": python("decode", "graph", "250", str(ROOT / "runners")),
+        "decode-eager": python("decode", "eager", "80", str(ROOT / "runners")),
+        "decode-ahead": python("decode", "ahead", "250", str(ROOT / "runners")),
     }
     pairs = {
-        f"{kind}-{how}-{pair}": Program(words, ["--no-kernels"] if how == "plain" else [])
-        for kind, words in kinds.items()
+        f"{kind}-{how}-{pair}": Program(words, options)
         for pair in range(PAIRS)
-        for how in ("plain", "traced")
+        for kind, words in kinds.items()
+        for how, options in HOW.items()
     }
     rest = {
         "labelled": Program(python("labelled"), files={"--html": "train.html", "--trace": "train.json.gz"}),
@@ -339,7 +373,7 @@ def _measure(name: str, program: Program, work: Path, out: Path) -> None:
     if kept.exists():
         with tarfile.open(out / "runs.tar", "a") as archive:
             # Of runs that only compare, the report is enough.
-            is_long = name == "turns" or any(how in name for how in ("-plain", "-traced-"))
+            is_long = name == "turns" or any(f"-{how}" in name for how in HOW)
             archive.add(kept / "energy.json" if is_long else kept, f"{name}/energy.json" if is_long else name)
 
 
@@ -396,8 +430,10 @@ def _summary(work: Path) -> dict[str, Any]:
             start_ns, end_ns = int(loops[0].start_ns[0]), int(loops[0].end_ns[-1])
             window = KernelWindow(start_ns, end_ns, (end_ns - start_ns) / 1e9)
             energy = recorded.boards[0].energy(window, ())
+            spans = zip(loops[0].start_ns.tolist(), loops[0].end_ns.tolist(), strict=True)
             report["loop"] = {
                 "time_s": window.elapsed_s,
+                "times_s": [round((end - start) / 1e9, 5) for start, end in spans],
                 "energy_j": energy.energy_j,
                 "interval_j": energy.interval_j,
                 "status": str(energy.status),
@@ -409,18 +445,18 @@ def _summary(work: Path) -> dict[str, Any]:
 def _figures(summary: dict[str, Any]) -> dict[str, Any]:
     """Return what tracing adds, kernels alone against mixed, and each sum against its total."""
     added = {}
-    for kind in ("small", "spin20", "graph", "gemm"):
+    for kind in KINDS:
         loops = {
             how: [
                 summary[f"{kind}-{how}-{pair}"]["loop"]
                 for pair in range(PAIRS)
                 if "loop" in summary.get(f"{kind}-{how}-{pair}", {})
             ]
-            for how in ("plain", "traced")
+            for how in HOW
         }
         if all(loops.values()):
             added[kind] = {
-                what: [round(one[what], 4) for how in ("plain", "traced") for one in loops[how]]
+                what: {how: [round(one[what], 4) for one in loops[how]] for how in HOW}
                 for what in ("time_s", "energy_j")
             }
     powers = {
@@ -437,7 +473,7 @@ def _figures(summary: dict[str, Any]) -> dict[str, Any]:
         for name, report in summary.items()
         if report["kernels"] and report["energy_j"]
     }
-    return {"plain then traced": added, "alone and mixed (W)": alone, "sum over total - 1": sums}
+    return {"what looking adds": added, "alone and mixed (W)": alone, "sum over total - 1": sums}
 
 
 if __name__ == "__main__":

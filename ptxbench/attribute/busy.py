@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.attribute.launches import Index, Launches
-from ptxbench.core.distributions import student_quantile
-from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.attribute.launches import Index, Launches, occupied_ns
+from ptxbench.attribute.unseen import UnseenTime
 from ptxbench.sensors.trace import Float64s, Int64s
 
 # Shorter times without a kernel are no pause.
@@ -50,7 +49,7 @@ class BusyTime:
     ) -> None:
         self._launches = launches
         self._origin_ns = origin_ns
-        self._pauses_s = self._times_without()
+        self._pauses_s = self._times_without(unseen_ns)
         self._sharing, self._seen_s = self._shared()
         count = len(launches.names)
         calls = np.zeros(count)
@@ -59,35 +58,21 @@ class BusyTime:
         self.calls: Int64s = np.rint(calls).astype(np.int64)
         self.by_name_s: Float64s = self._seen_s.copy()
         self.error_s: Float64s = np.zeros(count)
-        self._added_s: Float64s = np.zeros(count)
+        self._unseen: UnseenTime | None = None
         if unseen_ns and launches.weight is not None:
-            added_s = self._own_s(launches) * (launches.weight - 1)
-            unseen_all_s = sum(on_ns - off_ns for off_ns, on_ns in unseen_ns) / 1e9
-            # No more than all of the time that was not looked at.
-            added_s *= min(1.0, unseen_all_s / max(float(added_s.sum()), 1e-12))
-            self._added_s += np.bincount(launches.name, added_s, count)
-            self.by_name_s += self._added_s
-            self.error_s = _scatter_s(added_s, launches, launches.weight, unseen_ns)
-            if not is_counted:
-                # Launches are faster while they are not looked at: they may have filled that time.
-                most = unseen_all_s / max(float(added_s.sum()), 1e-12) - 1
-                self.error_s = np.hypot(self.error_s, most * self._added_s / COVERAGE_FACTOR)
-        unseen_s = (np.array(unseen_ns, dtype=np.int64).reshape(-1, 2) - origin_ns) / 1e9
-        self._unseen_at_s = np.concatenate(([0.0], unseen_s.ravel()))
-        passed_s = np.cumsum(np.diff(unseen_s, axis=1))
-        self._unseen_s = np.concatenate(([0.0], np.column_stack((passed_s, passed_s)).ravel()))
-        self._unseen_s[1::2] = np.concatenate(([0.0], passed_s[:-1])) if len(passed_s) else 0.0
+            own_s = self._own_s(launches)
+            self._unseen = UnseenTime(launches, own_s, origin_ns, unseen_ns, is_counted=is_counted)
+            self.by_name_s += self._unseen.by_name_s
+            self.error_s = self._unseen.error_s
         self._held_s: list[_Knots] = []
-        # Time of each column that was not seen, for each second that was not looked at.
-        self._added_share: Float64s = np.empty(0)
 
     def set_columns(self, columns: Sequence[tuple[int, ...]]) -> None:
         """Set which names `until` and the like take together in each column."""
         column_of = np.full(len(self.by_name_s), len(columns), dtype=np.min_scalar_type(len(columns)))
         for column, names in enumerate(columns):
             column_of[list(names)] = column
-        added_s = np.array([float(self._added_s[list(names)].sum()) for names in columns])
-        self._added_share = added_s / max(float(self._unseen_s[-1]), 1e-12)
+        if self._unseen is not None:
+            self._unseen.set_columns(columns)
         mine = column_of[self._launches.name]
         self._held_s = [
             self._held(np.flatnonzero(mine == column), names) for column, names in enumerate(columns)
@@ -99,15 +84,17 @@ class BusyTime:
         That of kernels that were not seen is spread over the times that were not looked at.
         """
         share_s = self._share(at_s)
-        seen_s = np.array([np.interp(share_s, *knots) for knots in self._columns()])
-        return seen_s.reshape(-1, len(at_s)).T + self.unseen_until(at_s)[:, None] * self._added_share
+        found_s = np.array([np.interp(share_s, *knots) for knots in self._columns()]).reshape(-1, len(at_s)).T
+        return found_s if self._unseen is None else found_s + self._unseen.until(at_s)
 
     def within(self, start_s: Float64s, end_s: Float64s) -> Float64s:
         """Return the busy time of each column between moments and others, summed up, s, shape (columns,)."""
         from_s, to_s = self._share(start_s), self._share(end_s)
         seen_s = [float((np.interp(to_s, *one) - np.interp(from_s, *one)).sum()) for one in self._columns()]
-        unseen_s = float((self.unseen_until(end_s) - self.unseen_until(start_s)).sum())
-        return np.array(seen_s) + self._added_share * unseen_s
+        found_s = np.array(seen_s)
+        if self._unseen is not None:
+            found_s += (self._unseen.until(end_s) - self._unseen.until(start_s)).sum(axis=0)
+        return found_s
 
     def mean(self, at_s: Float64s, ages_s: Float64s, weights: Float64s) -> Float64s:
         """Return which part of the time before moments each column took, shape (columns, n).
@@ -131,9 +118,8 @@ class BusyTime:
             # Most names did not run in most windows.
             (ran,) = np.nonzero(held_s[:, 0] != held_s[:, 1])
             row[ran] = held_s[ran] @ weights[[0, -1]] + np.interp(between_s[ran], *knots) @ weights[1:-1]
-        if self._unseen_s[-1] > 0:
-            unseen_s = self.unseen_until(at_s[:, None] - ages_s) @ weights
-            found += self._added_share[:, None] * unseen_s
+        if self._unseen is not None:
+            found += self._unseen.mean(at_s[:, None] - ages_s, weights)
         return found
 
     def is_pause(self, start_s: Float64s, end_s: Float64s) -> npt.NDArray[np.bool_]:
@@ -141,9 +127,9 @@ class BusyTime:
         at_s, until_s = self._pauses_s
         return end_s <= until_s[np.searchsorted(at_s, start_s, side="right") - 1]
 
-    def unseen_until(self, at_s: Float64s) -> Float64s:
-        """Return for how long kernels were not looked at up to each moment, s, shape (n,)."""
-        return np.interp(at_s, self._unseen_at_s, self._unseen_s)
+    def unknown_until(self, at_s: Float64s) -> Float64s:
+        """Return for how long it is not known which kernels ran, up to each moment, s, shape (n,)."""
+        return np.zeros(len(at_s)) if self._unseen is None else self._unseen.unknown_until(at_s)
 
     def _columns(self) -> list[_Knots]:
         if not self._held_s:
@@ -195,13 +181,11 @@ class BusyTime:
         at_s, share_s = turns.with_end(last_s, last_share_s)
         return (at_s, share_s) if len(at_s) > 2 else None, by_name_s
 
-    def _times_without(self) -> _Knots:
+    def _times_without(self, unseen_ns: Sequence[tuple[int, int]]) -> _Knots:
         """Return begins and ends of the times without a kernel that are no moment, in order."""
-        start_ns = self._launches.start_ns
-        if not len(start_ns):
+        if not len(self._launches):
             return np.array([-np.inf]), np.array([np.inf])
-        # The last end of each kernel and all before it.
-        latest_ns = np.maximum.accumulate(self._launches.end_ns)
+        start_ns, latest_ns = occupied_ns(self._launches, unseen_ns)
         last = np.flatnonzero(start_ns[1:] - latest_ns[:-1] >= _LEAST_PAUSE_S * 1e9)
         at_s = self._seconds(np.append(latest_ns[:-1][last], latest_ns[-1]))
         until_s = self._seconds(np.append(start_ns[0], start_ns[1:][last]))
@@ -259,39 +243,6 @@ class _Turns:
     def _joined(self) -> _Knots:
         at_s, held_s = (np.concatenate(side) for side in zip(*self._parts, strict=True))
         return at_s, held_s
-
-
-def _scatter_s(
-    added_s: Float64s, launches: Launches, weight: Float64s, unseen_ns: Sequence[tuple[int, int]]
-) -> Float64s:
-    """Return the error of each name's time unseen, s, shape (names,): half of its 95% interval over 1.96.
-
-    The mean time of a name's kernels a launch differs from turn to turn; the variance is half of the mean
-    square of successive differences (von Neumann, Ann. Math. Statist. 12, 1941).
-
-    Args:
-        added_s: Time that each kernel stands for beside its own, s.
-        launches: The kernels.
-        weight: For how many kernels each one stands.
-        unseen_ns: Times in which kernels were not looked at.
-    """
-    count = len(launches.names)
-    turn = np.searchsorted([on_ns for _, on_ns in unseen_ns], launches.start_ns, side="right")
-    turns = len(unseen_ns) + 1
-    stood_for = np.bincount(turn, weight - 1, turns)
-    by_turn_s = np.bincount(turn * count + launches.name, added_s, turns * count).reshape(turns, count)
-    kept = stood_for > 0
-    if kept.sum() < 2:
-        whole_s: Float64s = by_turn_s.sum(axis=0)
-        return whole_s
-    number, mean_s = stood_for[kept], by_turn_s[kept] / stood_for[kept, None]
-    variance_s2 = (np.diff(mean_s, axis=0) ** 2).mean(axis=0) / 2
-    # What was seen scatters about the mean, and what was not does, too.
-    times = 2 * (number**2).sum()
-    # Of few turns the scatter is not well known.
-    few = student_quantile(len(number) - 1) / COVERAGE_FACTOR
-    error_s: Float64s = few * np.sqrt(times * variance_s2)
-    return error_s
 
 
 def _running(start_s: Float64s, end_s: Float64s, before: int = 0) -> tuple[Float64s, npt.NDArray[np.int32]]:

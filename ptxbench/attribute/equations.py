@@ -186,8 +186,8 @@ def equations_of(
 ) -> Equations:
     """Return what a response says of the readings; with `in_blocks` by blocks that are resampled."""
     end_s = readings.at_s - response.lag_s
-    unseen_s = busy.unseen_until(end_s) - busy.unseen_until(end_s - response.reach_s)
-    inside = (end_s <= length_s) & (end_s >= response.reach_s) & (unseen_s <= 0)
+    unknown_s = busy.unknown_until(end_s) - busy.unknown_until(end_s - response.reach_s)
+    inside = (end_s <= length_s) & (end_s >= response.reach_s) & (unknown_s <= 0)
     end_s, at_s, power_w = end_s[inside], readings.at_s[inside], readings.power_w[inside]
     # A window without any kernel for a while is a pause; else the GPU waits between kernels.
     pause = busy.is_pause(end_s - response.averaging_s - SETTINGS.pause_s, end_s + SETTINGS.pause_s)

@@ -39,6 +39,7 @@ _CACHE = Cache("")
 # The loader takes what these stand in apart, or expands it.
 _SEPARATES = re.compile(r"[\s:$]")
 _PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - a folder of its own is made there
+_PARTS = ("injector.c", "launch_timer.c", "replay.c")
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARIES = ("-ldl", "-lpthread")
 _TIMEOUT_S = 60
@@ -64,30 +65,22 @@ class ReplayPlan:
     after: int = 0
 
 
-def source(*, by_events: bool = False, replay: bool = False) -> str:
-    """Return the injector's C source.
-
-    Args:
-        by_events: Whether it is the one that times launches by events.
-        replay: Whether it launches the program's kernels again at its end.
-    """
+def source() -> str:
+    """Return the injector's C source."""
     native = files("ptxbench.attribute") / "native"
-    parts = ["injector.c", *["launch_timer.c"] * by_events, *["replay.c"] * replay]
-    return "".join((native / part).read_text() for part in parts)
+    return "".join((native / part).read_text() for part in _PARTS)
 
 
-def build_injector(compiler: str = "cc", *, by_events: bool = False, replay: bool = False) -> Path:
+def build_injector(compiler: str = "cc") -> Path:
     """Return the injector, built the first time; its path is one that LD_PRELOAD can hold.
 
     Args:
         compiler: The C compiler.
-        by_events: Whether it is the one that times launches by events, for programs without CUPTI.
-        replay: Whether it launches the program's kernels again at its end.
 
     Raises:
         ToolError: There is no compiler, it refused the source, or no file can be written.
     """
-    text = source(by_events=by_events, replay=replay)
+    text = source()
     digest = hashlib.sha256("\0".join((text, os.uname().machine, *_FLAGS)).encode()).hexdigest()
     name = f"injector-{digest[:16]}.so"
     library = _CACHE.get(name)
@@ -201,11 +194,11 @@ def injected(
 def timed(
     environment: Mapping[str, str], library: Path, folder: Path, *, forced: bool = True
 ) -> dict[str, str]:
-    """Return an environment in which a library is preloaded and NVTX finds it, and CUPTI is left alone.
+    """Return an environment in which the injector is preloaded and NVTX finds it, and CUPTI is left alone.
 
     Args:
         environment: What the program would have had.
-        library: The injector that times launches by events.
+        library: The injector.
         folder: Where launches are written.
         forced: Whether a CUPTI that the program brings is left alone, too.
     """

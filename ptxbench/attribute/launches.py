@@ -180,26 +180,42 @@ class LaunchLog:
 
 
 @dataclass(frozen=True)
+class _Launched:
+    """How many launches there were, one by one and of whole graphs, which are counted apart."""
+
+    alone: int = 0
+    graphs: int = 0
+
+    def __sub__(self, other: _Launched) -> _Launched:
+        return _Launched(self.alone - other.alone, self.graphs - other.graphs)
+
+    @property
+    def any(self) -> bool:
+        """Whether there were some."""
+        return self.alone > 0 or self.graphs > 0
+
+
+@dataclass(frozen=True)
 class _Turn:
     """From when on a process's kernels are looked at, or no longer, and its launches until then."""
 
     is_on: bool
     at_ns: int
-    launched: int
+    launched: _Launched
 
 
 @dataclass(frozen=True)
 class _Unseen:
     """A time in which kernels were not looked at, and the launches before, in and after it.
 
-    `before` and `after` reach to the next such time; 0 where they are not known.
+    `before` and `after` reach to the next such time; none where they are not known.
     """
 
     start_ns: int
     end_ns: int
-    before: int = 0
-    launched: int = 0
-    after: int = 0
+    before: _Launched = _Launched()
+    launched: _Launched = _Launched()
+    after: _Launched = _Launched()
 
 
 @dataclass
@@ -232,51 +248,56 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
     files = sorted(folder.glob("*.txt"))
     bins = {file: file.with_suffix(".bin") for file in files}
     counts = {file: _count(bins[file], _LAUNCH) for file in files}
+    processes = {file: _read_process(file, is_early=is_early) for file in files}
+    unseen = {
+        file: _unseen([turn for turn in one.turns if end_ns is None or turn.at_ns <= end_ns], end_ns)
+        for file, one in processes.items()
+    }
+    every = [one for spans in unseen.values() for one in spans]
     gathered = GatheredLaunches(sum(counts.values()))
-    remarks: list[str] = []
-    dropped = 0
     ranges: list[tuple[RangeKind, str, int, int]] = []
-    processes = 0
-    unseen: dict[str, list[_Unseen]] = {}
     replays: list[ProcessReplay] = []
-    for file in files:
-        process = _read_process(file, is_early=is_early)
+    unseen_ns: list[tuple[int, int]] = []
+    for file, process in processes.items():
         if (replayed := read_replay(file, process.names, process.devices)) is not None:
             replays.append(replayed)
-        pid = file.name.partition("-")[0]
-        processes += process.has_cuda
-        dropped += process.dropped
-        turns = [turn for turn in process.turns if end_ns is None or turn.at_ns <= end_ns]
-        unseen.setdefault(pid, []).extend(_unseen(turns, end_ns))
-        remarks += process.remarks
         spans = file.with_suffix(".ranges")
         for rows in _records(spans, _RANGE, _count(spans, _RANGE)):
             for start, end, name, _ in rows.tolist():
                 ranges.append((RangeKind.NVTX, process.names.get(name, ""), start, end))
+        pid, mine = file.name.partition("-")[0], unseen[file] if every else None
+        if mine:
+            unseen_ns += _not_run(mine, _records(bins[file], _LAUNCH, counts[file]))
         for rows in _records(bins[file], _LAUNCH, counts[file]):
-            _gather(rows, process, pid, end_ns, gathered)
-    by_gpu = {uuid: _weighted(one, unseen) for uuid, one in gathered.by_gpu().items()}
+            _gather(rows, process, pid, end_ns, mine, gathered)
     found = (*join_ranges(ranges), *read_windows(folder))
     if end_ns is not None:
         found = tuple(one for each in found if len(one := each.until(end_ns)))
-    every = [one for process_unseen in unseen.values() for one in process_unseen]
     return LaunchLog(
-        by_gpu,
-        processes,
-        dropped,
-        tuple(dict.fromkeys(remarks)),
+        gathered.by_gpu(),
+        sum(one.has_cuda for one in processes.values()),
+        sum(one.dropped for one in processes.values()),
+        tuple(dict.fromkeys(remark for one in processes.values() for remark in one.remarks)),
         found,
-        _apart([(one.start_ns, one.end_ns) for one in every]),
-        all(one.before for one in every),
+        _apart(unseen_ns),
+        all(one.before.any for one in every),
         read_counts(folder),
         tuple(replays),
     )
 
 
 def _gather(
-    rows: npt.NDArray[Any], process: _Process, pid: str, end_ns: int | None, gathered: GatheredLaunches
+    rows: npt.NDArray[Any],
+    process: _Process,
+    pid: str,
+    end_ns: int | None,
+    unseen: Sequence[_Unseen] | None,
+    gathered: GatheredLaunches,
 ) -> None:
-    """Add records of one process, until the program's end, to what is gathered."""
+    """Add records of one process, until the program's end, to what is gathered.
+
+    With `unseen` they have weights; None: all processes were looked at all the time.
+    """
     last_ns = np.uint64(np.iinfo(np.int64).max if end_ns is None else end_ns)
     rows = rows[rows["start_ns"] < last_ns]
     for device in np.unique(rows["device"]).tolist():
@@ -287,8 +308,34 @@ def _gather(
         lanes = [f"{_lane(pid)}{stream}" for stream in streams.tolist()]
         sides_ns = (here["start_ns"], np.minimum(here["end_ns"], last_ns))
         start_ns, end_ns_ = (side_ns.astype(np.int64) for side_ns in sides_ns)
+        weight = None if unseen is None else _weights(start_ns, unseen, here["is_in_graph"] != 0)
         uuid = process.devices.get(device, "")
-        gathered.add(uuid, Launches(tuple(texts), name, start_ns, end_ns_, tuple(lanes), lane))
+        gathered.add(uuid, Launches(tuple(texts), name, start_ns, end_ns_, tuple(lanes), lane, weight))
+
+
+def _not_run(unseen: Sequence[_Unseen], pieces: Iterator[npt.NDArray[Any]]) -> list[tuple[int, int]]:
+    """Return when kernels ran that were not looked at.
+
+    A host runs ahead: kernels that it launched before it no longer looked run for a while still, and so do
+    those that it launched meanwhile.
+    """
+    last_ns = np.array([one.start_ns for one in unseen])
+    first_ns = np.full(len(unseen), np.iinfo(np.int64).max)
+    on_ns = np.array([one.end_ns for one in unseen])
+    for rows in pieces:
+        start_ns, end_ns = (rows[side].astype(np.int64) for side in ("start_ns", "end_ns"))
+        turn = np.searchsorted(on_ns, start_ns, side="right")
+        before, after = turn < len(unseen), turn > 0
+        np.maximum.at(last_ns, turn[before], end_ns[before])
+        np.minimum.at(first_ns, turn[after] - 1, start_ns[after])
+    found: list[tuple[int, int]] = []
+    for one, last, first in zip(unseen, last_ns.tolist(), first_ns.tolist(), strict=True):
+        off_ns = min(last, one.end_ns)
+        # As far ahead as when it ended to look.
+        again_ns = min(first, one.end_ns + off_ns - one.start_ns)
+        if not one.before.any or one.launched.any:
+            found.append((off_ns, max(off_ns, again_ns)))
+    return found
 
 
 def _lane(pid: str) -> str:
@@ -314,7 +361,7 @@ def _unseen(turns: Sequence[_Turn], end_ns: int | None) -> list[_Unseen]:
         end_ns: End of a time that was not closed, as the process was killed; None: it is left out.
     """
     found: list[_Unseen] = []
-    last_on, off = 0, None
+    last_on, off = _Launched(), None
     for turn in turns:
         if not turn.is_on:
             if found:
@@ -330,38 +377,34 @@ def _unseen(turns: Sequence[_Turn], end_ns: int | None) -> list[_Unseen]:
     return found
 
 
-def _weighted(launches: Launches, unseen: Mapping[str, Sequence[_Unseen]]) -> Launches:
-    """Return launches that stand for those of their process that were not looked at."""
-    if not any(unseen.values()):
-        return launches
-    weight = np.ones(len(launches))
-    for pid, spans in unseen.items():
-        lanes = [i for i, lane in enumerate(launches.lanes) if lane.startswith(_lane(pid))]
-        mine = np.isin(launches.lane, lanes)
-        weight[mine] = _weights(launches.start_ns[mine], spans)
-    return replace(launches, weight=weight)
-
-
 def weighted_by_time(launches: Launches, unseen_ns: Sequence[tuple[int, int]]) -> Launches:
     """Return launches that stand for those in times unseen, of which there are no counts."""
     spans = [_Unseen(*span) for span in unseen_ns]
-    return replace(launches, weight=_weights(launches.start_ns, spans)) if spans else launches
+    in_graph = np.zeros(len(launches), dtype=bool)
+    return replace(launches, weight=_weights(launches.start_ns, spans, in_graph)) if spans else launches
 
 
-def _weights(start_ns: Int64s, unseen: Sequence[_Unseen]) -> Float64s:
+def _weights(start_ns: Int64s, unseen: Sequence[_Unseen], in_graph: npt.NDArray[np.bool_]) -> Float64s:
     """Return for how many kernels each one stands, shape (n,).
 
-    Kernels that were seen before and after a time unseen stand for it, by the launches counted there. Where
-    there are no counts, those just before stand for it as if launches had been as fast.
+    Kernels that were seen before and after a time unseen stand for it, by the launches counted there: those
+    of graphs by the graphs, and the others one by one. Where there are no counts, those just before stand for
+    it as if launches had been as fast.
     """
     weight = np.ones(len(start_ns))
     turn = np.searchsorted([one.end_ns for one in unseen], start_ns, side="right")
+    for side, which in (("alone", ~in_graph), ("graphs", in_graph)):
+        # What a kernel stands for of the time unseen behind its turn, and of the one before it.
+        behind, ahead = np.zeros(len(unseen) + 1), np.zeros(len(unseen) + 1)
+        for i, one in enumerate(unseen):
+            stood_by = getattr(one.before, side) + getattr(one.after, side)
+            if stood_by > 0:
+                behind[i] = getattr(one.launched, side) / stood_by
+                ahead[i + 1] = behind[i] if one.after.any else 0.0
+        weight[which] += (behind + ahead)[turn[which]]
     before_ns = -math.inf
-    for i, one in enumerate(unseen):
-        if one.before > 0:
-            near = (turn == i) | ((turn == i + 1) & (one.after > 0))
-            weight[near] += one.launched / (one.before + one.after)
-        else:
+    for one in unseen:
+        if not one.before.any:
             length_ns = one.end_ns - one.start_ns
             reach_ns = min(float(length_ns), one.start_ns - before_ns)
             near = (start_ns >= one.start_ns - reach_ns) & (start_ns < one.start_ns)
@@ -390,11 +433,27 @@ def join_launches(parts: Sequence[Part]) -> Launches:
     return gathered.by_gpu().get("", no_launches())
 
 
-def busy_spans(launches: Launches) -> tuple[KernelWindow, ...]:
-    """Return when kernels ran, one after the other within `_PAUSE_NS`, in order of time."""
+def occupied_ns(launches: Launches, unseen_ns: Sequence[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    """Return begins of kernels and of times not looked at, ascending, and the last end until each, ns."""
+    start_ns, end_ns = launches.start_ns, launches.end_ns
+    if unseen_ns:
+        off_ns, on_ns = np.array(unseen_ns, dtype=np.int64).T
+        start_ns, end_ns = np.append(start_ns, off_ns), np.append(end_ns, on_ns)
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, end_ns = start_ns[order], end_ns[order]
+    return start_ns, np.maximum.accumulate(end_ns)
+
+
+def busy_spans(launches: Launches, unseen_ns: Sequence[tuple[int, int]] = ()) -> tuple[KernelWindow, ...]:
+    """Return when kernels ran, one after the other within `_PAUSE_NS`, in order of time.
+
+    Args:
+        launches: The kernels.
+        unseen_ns: Times in which kernels came too fast to be looked at.
+    """
     if not len(launches):
         return ()
-    start_ns, end_ns = launches.start_ns, np.maximum.accumulate(launches.end_ns)
+    start_ns, end_ns = occupied_ns(launches, unseen_ns)
     first = np.append(0, 1 + np.flatnonzero(start_ns[1:] - end_ns[:-1] > _PAUSE_NS))
     last = np.append(first[1:] - 1, len(start_ns) - 1)
     spans = zip(start_ns[first].tolist(), end_ns[last].tolist(), strict=True)
@@ -451,7 +510,7 @@ def _read_process(file: Path, *, is_early: bool) -> _Process:
             process.remarks.append(f"process {pid}: {_SAID[word].format(rest)}")
             ended = ended or word == "refused"
         elif word in ("off", "on", "end") and number is not None:
-            process.turns.append(_Turn(word != "off", number, int(text) if text.isdecimal() else 0))
+            process.turns.append(_Turn(word != "off", number, _launched(text)))
         process.has_cuda = process.has_cuda or word in ("cupti", "refused", "events")
         ended = ended or word == "end"
     if process.has_cuda and not (ended or is_early):
@@ -462,3 +521,11 @@ def _read_process(file: Path, *, is_early: bool) -> _Process:
             else f"process {pid} did not end by itself: its last kernels (twenty, or 0.2 s) may be missing"
         )
     return process
+
+
+def _launched(text: str) -> _Launched:
+    """Return the two counts of a line, none where they are damaged."""
+    counts = text.split()
+    if not all(one.isdecimal() and len(one) <= _DIGITS for one in counts):
+        return _Launched()
+    return _Launched(*map(int, counts[:2]))

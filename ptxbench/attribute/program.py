@@ -55,6 +55,8 @@ from ptxbench.attribute.unfinished import RunOnDisk
 from ptxbench.core.errors import ToolError
 from ptxbench.sensors.trace import KernelWindow
 
+# Launches of a process a second from which on kernels are looked at in turns: seeing one takes 2 us.
+MOST_LAUNCHES_PER_S = 5000.0
 _NS_PER_S = 1e9
 _NOTHING_REPLAYED = (
     "nothing was launched again: that needs CUPTI, and a process that launches kernels and ends by exit, not"
@@ -137,7 +139,7 @@ def record_program(
     *,
     kernels: bool = True,
     by_events: bool = False,
-    most_launches_per_s: float | None = None,
+    most_launches_per_s: float = MOST_LAUNCHES_PER_S,
     replay: bool = False,
     replay_after: int | None = None,
     out: Path | None = None,
@@ -330,7 +332,7 @@ def share_of(
 ) -> GpuShare:
     """Return what one GPU drew in a window that is over, and for what."""
     launches, source = _followed(board.facts.uuid, log)
-    energy = board.energy(window, (), busy_spans(launches) if launches is not None else ())
+    energy = board.energy(window, (), busy_spans(launches, log.unseen_ns) if launches is not None else ())
     power = board.power(window)
     if launches is None or math.isnan(energy.energy_j):
         return GpuShare(energy, (), delay_s=power.sensor.delay_s)
@@ -377,7 +379,7 @@ def _environment(
     *,
     kernels: bool,
     by_events: bool,
-    most_launches_per_s: float | None,
+    most_launches_per_s: float,
     replay: ReplayPlan | None,
 ) -> tuple[dict[str, str], str]:
     """Return the command's environment, and why kernels cannot be followed, if so."""
@@ -388,12 +390,10 @@ def _environment(
     leaves_cupti = by_events or other_tool(own) is not None
     by_events = leaves_cupti or not cupti
     try:
-        counts = by_events or most_launches_per_s is not None
-        library = build_injector(by_events=counts, replay=replay is not None)
+        library = build_injector()
     except ToolError as error:
         return {**own, FOLDER_VARIABLE: str(folder)}, f"kernels are not known: {error}"
-    if most_launches_per_s is not None:
-        own[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
+    own[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
     if by_events:
         return timed(own, library, folder, forced=leaves_cupti), ""
     environment = injected(own, library, cupti, folder)

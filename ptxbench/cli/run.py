@@ -40,7 +40,7 @@ class _Options:
         spec: The GPU: all, or a list such as 0,1 (default: all visible); simulated[:PROFILE] with --from.
         no_kernels: Do not follow kernels: energy of the whole run only.
         by_events: Time kernels by events, where CUPTI is taken or missing: less exact.
-        most_launches: Look at kernels in turns where a process launches more a second.
+        most_launches: Look at kernels in turns where a process launches more a second; 1e9: at all of them.
         replay: Launch each kind of kernel again when the program is over, for its energy a launch.
         replay_after: The same after so many launches, while the program waits; no GPU has run this yet.
         out: Where to write: a folder, new or empty, for the run and its report.
@@ -58,7 +58,7 @@ class _Options:
     spec: Annotated[str | None, Opt(metavar="GPU", flag="--gpu")] = None
     no_kernels: bool = False
     by_events: bool = False
-    most_launches: Annotated[float | None, Opt(1, 1e9, metavar="PER_S")] = None
+    most_launches: Annotated[float, Opt(1, 1e9, metavar="PER_S")] = 5000
     replay: bool = False
     replay_after: Annotated[int | None, Opt(1, 10**15, metavar="N")] = None
     out: Path | None = None

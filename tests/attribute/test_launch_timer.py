@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
 
 def build(folder, *flags):
     """Return the fake libcuda, the program and the timer, built with `flags`."""
-    (folder / "timer.c").write_text(source(by_events=True))
+    (folder / "timer.c").write_text(source())
     made = [folder / name for name in ("libcuda.so.1", "program", "timer.so")]
     shared = ("-shared", "-fPIC")
     for words in (

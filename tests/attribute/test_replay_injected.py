@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
 
 def build(folder, *flags):
     """Return the fake libcuda, the program and the injector, built with `flags`."""
-    (folder / "injector.c").write_text(source(replay=True))
+    (folder / "injector.c").write_text(source())
     made = [folder / name for name in ("libcuda.so.1", "program", "injector.so")]
     shared = ("-shared", "-fPIC")
     for words in (

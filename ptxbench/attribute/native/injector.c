@@ -6,9 +6,9 @@
  *   PID-NS.bin     `struct launch`, one a kernel, as they come
  *   PID-NS.ranges  `struct range`, one an NVTX range, when it ends
  *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME" (escaped: see say_name), "device ORDINAL UUID",
- *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED" and "on NS LAUNCHED"
- *                  (kernels are not seen between them; launches until then by launch_timer.c, 0 without
- *                  it), "refused WHY", "end NS LAUNCHED"
+ *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED GRAPHS" and
+ *                  "on NS LAUNCHED GRAPHS" (kernels are not seen between them; launches one by one and of graphs
+ *                  until then by launch_timer.c, 0 without it), "refused WHY", "end NS LAUNCHED GRAPHS"
  *
  * CUPTI serves one tool. Where this library is preloaded as well, another tool's calls come through here: this
  * library stays registered, hands the other tool buffers that it asked for, and reads the kernels in them.
@@ -89,6 +89,8 @@ typedef int (*register_fn)(request_fn, complete_fn);
 enum { KIND_CONCURRENT_KERNEL = 10, ALIGN = 8, BATCH = 1024, FLUSH_MS = 200 };
 enum { MOST_NESTED = 256, MOST_OPEN = 1024, MOST_NAME = 4096, SLICE_MS = 100 };
 enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
+enum { MOST_OFF_S = 2 };
+#define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
 /* CUPTI_API_VERSION: 14 is CUDA 11.0, the first with this layout; 13.x is 130000 and up. */
 enum { OLDEST_API = 14, NEXT_API = 140000 };
@@ -110,7 +112,7 @@ static struct {
     volatile int is_replaying; /* kernels are not looked at meanwhile */
     pid_t pid;
     pthread_mutex_t lock;
-    uint64_t devices_said, begin_ns, seen, launched;
+    uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, graphs;
     size_t dropped;
 } state = {.bin = -1, .text = -1, .ranges = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -337,6 +339,7 @@ static void read_buffer(uint8_t *buffer, size_t valid) {
         uint32_t name = number_of(record->name);
         uint64_t start = host_ns(record->start_ns, now, rate), end = host_ns(record->end_ns, now, rate);
         state.seen++;
+        state.seen_in_graphs += record->graph_node != 0;
         /* A kernel that did not end has no times. */
         if (name == UINT32_MAX || !start || end < start) {
             lost++;
@@ -455,30 +458,54 @@ EXPORTED int cuptiFinalize(void) {
     return next ? next() : 999;
 }
 
+/* How many kernels were seen, and of graphs, and what was launched one by one and as graphs. */
+struct tally {
+    uint64_t seen, seen_in_graphs, launched, graphs;
+};
+
+static struct tally tally(void) {
+    cupti.flush_all(0);
+    pthread_mutex_lock(&state.lock);
+    struct tally now = {state.seen, state.seen_in_graphs, __atomic_load_n(&state.launched, __ATOMIC_RELAXED),
+                        __atomic_load_n(&state.graphs, __ATOMIC_RELAXED)};
+    pthread_mutex_unlock(&state.lock);
+    return now;
+}
+
+static void say_time(const char *what) {
+    say("%s %llu %llu %llu\n", what, (unsigned long long)now_ns(),
+        (unsigned long long)__atomic_load_n(&state.launched, __ATOMIC_RELAXED),
+        (unsigned long long)__atomic_load_n(&state.graphs, __ATOMIC_RELAXED));
+}
+
 /* Says that kernels are not seen from here on, or are again. */
 static void say_turn(int is_off) {
     pthread_mutex_lock(&state.lock);
-    if (state.is_off != is_off)
-        say("%s %llu %llu\n", is_off ? "off" : "on", (unsigned long long)now_ns(),
-            (unsigned long long)__atomic_load_n(&state.launched, __ATOMIC_RELAXED));
+    if (state.is_off != is_off) say_time(is_off ? "off" : "on");
     state.is_off = is_off;
     pthread_mutex_unlock(&state.lock);
 }
 
-/* Sees kernels in turns where they come too fast: SLICE_MS of them, then none until the mean rate is allowed. */
+static void sleep_s(double time_s) {
+    struct timespec pause = {(time_t)time_s, (long)((time_s - (double)(time_t)time_s) * 1e9)};
+    nanosleep(&pause, NULL);
+}
+
+/* Sees kernels in turns where they come too fast: SLICE_MS of them, then none until the mean rate is allowed.
+ *
+ * A host that runs ahead launches kernels long before they run. So what counts is also what was launched, a graph
+ * for as many kernels as graphs had before; and what was launched to be seen is waited for. */
 static void *limit_rate(void *limit) {
-    double most = *(double *)limit;
-    uint64_t before = 0, before_ns = now_ns();
+    double most = *(double *)limit, of_graph = 1;
     while (state.is_on && getpid() == state.pid) {
-        struct timespec slice = {0, SLICE_MS * 1000000};
-        nanosleep(&slice, NULL);
-        cupti.flush_all(0);
-        pthread_mutex_lock(&state.lock);
-        uint64_t seen = state.seen, at_ns = now_ns();
-        pthread_mutex_unlock(&state.lock);
-        double rate = (double)(seen - before) / ((double)(at_ns - before_ns) / 1e9);
-        before = seen;
-        before_ns = at_ns;
+        struct tally before = tally(), after, end;
+        uint64_t begin_ns = now_ns();
+        sleep_s(SLICE_MS / 1e3);
+        after = tally();
+        double seen = (double)(after.seen - before.seen);
+        double launched = (double)(after.launched - before.launched) +
+                          of_graph * (double)(after.graphs - before.graphs);
+        double rate = (seen > launched ? seen : launched) / ((double)(now_ns() - begin_ns) / 1e9);
         /* While another tool wants kernels, none is left out. */
         if (rate <= most || other.kinds || state.is_replaying) continue;
         say_turn(1);
@@ -487,12 +514,17 @@ static void *limit_rate(void *limit) {
             continue;
         }
         double off_s = SLICE_MS / 1e3 * (rate / most - 1);
-        if (off_s > 2) off_s = 2;
-        struct timespec pause = {(time_t)off_s, (long)((off_s - (double)(time_t)off_s) * 1e9)};
-        nanosleep(&pause, NULL);
+        sleep_s(off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
+        end = tally();
+        for (int i = 0; i < MOST_OFF_S * 1000 / SLICE_MS && !state.is_replaying && state.is_on; i++) {
+            if ((double)(end.seen - before.seen) >= NEARLY_ALL * launched) break;
+            sleep_s(SLICE_MS / 1e3);
+            end = tally();
+        }
+        if (after.graphs > before.graphs && end.seen_in_graphs > before.seen_in_graphs)
+            of_graph = (double)(end.seen_in_graphs - before.seen_in_graphs) / (double)(after.graphs - before.graphs);
         if (!state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
         say_turn(0);
-        before_ns = now_ns();
     }
     return NULL;
 }
@@ -511,7 +543,7 @@ static void at_end(void) {
     cupti.flush_all(1);
     say_dropped(0);
     say_turn(0);
-    say("end %llu %llu\n", (unsigned long long)now_ns(), (unsigned long long)state.launched);
+    say_time("end");
 }
 
 static void *open_cupti(void) {

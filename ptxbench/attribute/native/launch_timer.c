@@ -1,4 +1,4 @@
-/* Times kernels by events around their launches, where CUPTI cannot be had. It is compiled behind injector.c.
+/* Counts launches, and times kernels by events around them where CUPTI cannot be had. Compiled behind injector.c.
  *
  * Preloaded, it stands before the driver's launch functions: those that a program links, those that it looks up
  * by dlsym, and those that the CUDA runtime gets from cuGetProcAddress. An event is recorded before and after
@@ -189,7 +189,7 @@ static uint32_t name_of(void *function) {
 /* Records the event before a launch; returns 0 where the launch is not timed. */
 static int begin_launch(struct pending *one, void *stream, void *function) {
     int capturing = 1;
-    __atomic_fetch_add(&state.launched, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(function ? &state.launched : &state.graphs, 1, __ATOMIC_RELAXED);
     if (!is_timing() || driver.is_capturing(stream, &capturing) || capturing) return 0;
     one->name = function ? name_of(function) : UINT32_MAX;
     one->in_graph = !function;

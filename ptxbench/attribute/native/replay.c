@@ -1585,7 +1585,7 @@ static void replay_now(int status) {
     struct sigaction before[CRASHES + STOPS];
     int outputs[2] = {-1, -1};
     replay.file = open_file(getenv("PTXBENCH_LAUNCHES"), state.begin_ns, "replay");
-    uint64_t launched = state.launched;
+    uint64_t launched = state.launched, graphs = state.graphs;
     tell("begin %llu\n", (unsigned long long)now_ns());
     if (replay.left_out) tell("stopped kinds or graphs were too many: %u were left out\n", replay.left_out);
     replay.is_shared = is_shared();
@@ -1618,6 +1618,7 @@ static void replay_now(int status) {
     if (nowhere >= 0) close(nowhere);
     for (int i = 0; i < CRASHES + STOPS; i++) sigaction(numbers[i], before + i, NULL);
     state.launched = launched;
+    state.graphs = graphs;
     if (status < 0) {
         cupti.enable(KIND_CONCURRENT_KERNEL);
         state.is_replaying = 0;

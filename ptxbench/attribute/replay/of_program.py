@@ -241,7 +241,7 @@ def _busy(recorded: RecordedProgram, board: RecordedBoard) -> StepEnergy:
     """Return time and energy of the program while its kernels ran, short pauses with them."""
     facts = recorded.facts
     launches = recorded.log.by_gpu.get(board.facts.uuid, no_launches())
-    spans = _stretches(busy_spans(launches)) or (facts.window,)
+    spans = _stretches(busy_spans(launches, recorded.log.unseen_ns)) or (facts.window,)
     energies = [board.energy(span, ()) for span in spans]
     energy_j = sum(one.energy_j for one in energies)
     half_j = sum(one.interval_j[1] - one.interval_j[0] for one in energies) / 2
