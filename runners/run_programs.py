@@ -191,7 +191,8 @@ for _ in range(4):
     torch.cuda.synchronize(); loops.append((start, time.monotonic_ns()))
 if "PTXBENCH_LAUNCHES" in os.environ:
     with open(f"{os.environ['PTXBENCH_LAUNCHES']}/{os.getpid()}.windows", "a") as file:
-        for start, end in loops: print(json.dumps({"name": "loop", "start_ns": start, "end_ns": end}), file=file)
+        for start, end in loops:
+            print(json.dumps({"name": "loop", "start_ns": start, "end_ns": end}), file=file)
 print("loops", *[round((end - start) / 1e9, 4) for start, end in loops])
 """
 TRITON = """

@@ -97,7 +97,9 @@ class UnseenTime:
         unseen = np.interp(moments_s, self._edges_s, self._unseen_s) @ weights
         # Seldom more than one of these times is within a reading.
         which = (np.searchsorted(self._edges_s[::2], moments_s.mean(axis=1), side="right") - 1).clip(0)
-        found: Float64s = self._share[which].T * unseen
+        # At a change a turn stands for more than there is of the time before or behind it.
+        share = self._share / np.maximum(self._share.sum(axis=1, keepdims=True), 1.0)
+        found: Float64s = share[which].T * unseen
         return found
 
 

@@ -12,7 +12,14 @@ from ptxbench.api.board import Recording, open_boards
 from ptxbench.attribute.attribution import NO_KERNEL, attribute
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.equations import Readings
-from ptxbench.attribute.launches import Launches, LaunchLog, join_launches, read_launches, weighted_by_time
+from ptxbench.attribute.launches import (
+    Launches,
+    LaunchLog,
+    busy_spans,
+    join_launches,
+    read_launches,
+    weighted_by_time,
+)
 from ptxbench.attribute.program import recorded_board, share_of
 from ptxbench.sensors.trace import KernelWindow
 
@@ -263,6 +270,70 @@ def test_the_time_of_kernels_that_were_not_seen_is_within_its_interval(tmp_path)
         order = [log.by_gpu[""].names.index(text) for text in "abc"]
         inside += (np.abs(busy.by_name_s[order] - truth_s) < 1.96 * busy.error_s[order]).tolist()
     assert np.mean(inside) >= 0.92
+
+
+def test_readings_between_turns_that_saw_the_same_kernels_count():
+    # 100 ms of each 2 s are looked at; a program runs the one kernel for a minute, then the other.
+    begin_s = np.concatenate([turn + np.arange(0, 0.1, 1e-4) for turn in np.arange(0.0, 120, 2)])
+    name = (begin_s >= 60).astype(np.int64)
+    start_ns = np.rint(begin_s * 1e9).astype(np.int64)
+    # As many launches unseen as in 19 turns; each stands for those before and behind its turn.
+    lane, weight = np.zeros(len(name), dtype=np.int64), np.where(begin_s < 0.1, 10.5, 20.0)
+    weight[begin_s > 118] += 9.5
+    ran = Launches(("a", "b"), name, start_ns, start_ns + 98_000, ("",), lane, weight)
+    unseen_ns = [(turn * 10**9 + 10**8, turn * 10**9 + 2 * 10**9) for turn in range(0, 120, 2)]
+    busy = BusyTime(ran, 0, unseen_ns)
+    busy.set_columns([(0,), (1,)])
+    # Only where the one came behind the other, and at the end, it is not known which ran.
+    assert busy.unknown_until(np.array([58.1, 60, 118.1, 120])) == pytest.approx([0, 1.9, 1.9, 3.8])
+    # What was not seen is where it was.
+    assert busy.within(np.array([10.0]), np.array([20.0])) == pytest.approx([9.8, 0], rel=0.05)
+    at_s = np.arange(0.1, 120, 0.02)
+    power_w = np.where(at_s > 60, 400.0, 200.0) + np.random.default_rng(0).normal(0, 1, len(at_s))
+    readings = Readings(at_s, power_w, 0.01, 0.02)
+    *kernels, _idle = attribute(readings, ran, 120, 36_000, 7, 0, unseen_ns=unseen_ns).kernels
+    assert [one.names for one in kernels] == [("b",), ("a",)]
+    assert [one.energy_j for one in kernels] == pytest.approx([58.8 * 400, 58.8 * 200], rel=0.05)
+
+
+def write_log(folder, said, rows):
+    """Write what a process wrote: its lines, and begin, end, name, device, stream and whether in a graph."""
+    (folder / "1-1.txt").write_text("\n".join(["cupti 1", "name 0 a", "name 1 b", *said]) + "\n")
+    (folder / "1-1.bin").write_bytes(np.array(rows, dtype="<u8,<u8,<u4,<u4,<u4,<u4").tobytes())
+    return read_launches(folder)
+
+
+def test_kernels_of_graphs_stand_for_graphs_and_others_for_launches_one_by_one(tmp_path):
+    rows = [(10 * i, 10 * i + 5, 0, 0, 0, 1) for i in range(8)] + [(90, 95, 1, 0, 0, 0)]
+    rows += [(210 + 10 * i, 215 + 10 * i, 0, 0, 0, 1) for i in range(8)]
+    # Two graphs of four kernels and a launch, six graphs that were not seen, two graphs more.
+    log = write_log(tmp_path, ["off 100 1 2", "on 200 1 8", "end 300 1 10"], rows)
+    ran = log.by_gpu[""]
+    assert log.is_counted
+    calls = dict(zip(ran.names, np.bincount(ran.name, ran.weight), strict=True))
+    assert calls == {"a": pytest.approx(10 * 4), "b": 1}
+
+
+def test_kernels_that_a_host_launched_ahead_are_seen_after_the_turn(tmp_path):
+    # What was launched until 100 runs until 140, and what was launched until 200 until 230.
+    rows = [(10 * i, 10 * i + 10, 0, 0, 0, 0) for i in range(14)] + [(230, 240, 0, 0, 0, 0)]
+    log = write_log(tmp_path, ["off 100 14 0", "on 200 23 0", "end 250 24 0"], rows)
+    assert log.unseen_ns == ((140, 230),)
+    assert log.by_gpu[""].weight.sum() == pytest.approx(24)
+
+
+def test_a_turn_in_which_nothing_was_launched_is_no_time_unseen(tmp_path):
+    log = write_log(tmp_path, ["off 100 1 0", "on 200 1 0", "end 300 2 0"], [(10, 20, 0, 0, 0, 0)])
+    assert log.unseen_ns == ()
+    assert log.is_counted
+
+
+def test_a_time_unseen_is_no_pause(tmp_path):
+    ran = launches(a=[(0, 10**8), (3 * 10**8, 4 * 10**8)])
+    assert len(busy_spans(ran)) == 2
+    assert [(one.start_ns, one.end_ns) for one in busy_spans(ran, [(10**8, 3 * 10**8)])] == [(0, 4 * 10**8)]
+    assert BusyTime(ran, 0).is_pause(np.array([0.15]), np.array([0.25])).all()
+    assert not BusyTime(ran, 0, [(10**8, 3 * 10**8)]).is_pause(np.array([0.15]), np.array([0.25])).any()
 
 
 def test_a_killed_process_that_was_not_looked_at_is_said_to_be_unseen(tmp_path):
