@@ -24,7 +24,7 @@ from statistics import median
 
 from page_blocks import with_block
 
-from ptxbench.analysis.board_spread import BoardRun, board_spread, clock_log, rows_by_code
+from ptxbench.analysis.board_spread import BoardRun, board_spread, clock_log
 from ptxbench.analysis.large_steps import LARGE
 from ptxbench.analysis.run_spread import SETTINGS, run_spread
 from ptxbench.core.errors import PtxbenchError
@@ -129,7 +129,7 @@ def judged_means(boards: Sequence[BoardRun], spread: RunSpread | None) -> tuple[
     for place, left_out in enumerate(boards):
         first, *others = (board for at, board in enumerate(boards) if at != place)
         means = {(*row.key, row.sass): row for row in board_spread(first, others, True, spread).rows}
-        common = [(row, means[key]) for key, row in rows_by_code(left_out).items() if key in means]
+        common = [(row, means[key]) for key, row in left_out.by_code.items() if key in means]
         # Too few rows do not tell the factor between them.
         if len(common) < SETTINGS.min_common:
             continue

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean, median, stdev, variance
 
 from ptxbench.core.condition import DYNAMIC
@@ -54,6 +55,16 @@ class BoardRun:
     def board(self) -> str:
         """Hash of the board's UUID."""
         return self.manifest.gpu.uuid_hash
+
+    @cached_property
+    def by_code(self) -> Mapping[Key, TableRow]:
+        """Valid dynamic rows by row and SASS; every pair of runs asks for both's."""
+        return {_key(row): row for row in filter(_counts, self.rows)}
+
+    @cached_property
+    def energies_pj(self) -> Mapping[Key, float]:
+        """Dynamic energies of the valid rows, by row and SASS."""
+        return {key: row.dynamic_pj for key, row in self.by_code.items()}
 
 
 def board_spread(
@@ -184,16 +195,6 @@ def _key(row: TableRow) -> Key:
     return (*row.key, row.sass)
 
 
-def board_energies(run: BoardRun) -> dict[Key, float]:
-    """Return the dynamic energies of a run's valid rows, pJ, by row and SASS."""
-    return {key: row.dynamic_pj for key, row in rows_by_code(run).items()}
-
-
-def rows_by_code(run: BoardRun) -> dict[Key, TableRow]:
-    """Return a run's valid dynamic rows by row and SASS."""
-    return {_key(row): row for row in filter(_counts, run.rows)}
-
-
 def _counts(row: TableRow) -> bool:
     return row.protocol == DYNAMIC and row.status is Status.OK
 
@@ -228,8 +229,8 @@ def _linked(runs: Sequence[BoardRun]) -> list[list[BoardRun]]:
     """Return the runs in groups: each has enough rows in common with the first of its group."""
     groups: list[list[BoardRun]] = []
     for run in runs:
-        energies = board_energies(run).keys()
-        fitting = (one for one in groups if len(energies & board_energies(one[0]).keys()) >= _MIN_ROWS)
+        energies = run.energies_pj.keys()
+        fitting = (one for one in groups if len(energies & one[0].energies_pj.keys()) >= _MIN_ROWS)
         group = next(fitting, None)
         if group is None:
             groups.append([run])
@@ -244,12 +245,12 @@ def _within(runs: Sequence[BoardRun]) -> list[BoardFactor]:
     Raises:
         InputError: A run shares too few rows with it.
     """
-    base = board_energies(runs[0])
+    base = runs[0].energies_pj
     return [_factor(run, base) for run in runs]
 
 
 def _factor(run: BoardRun, base: Mapping[Key, float]) -> BoardFactor:
-    energies = board_energies(run)
+    energies = run.energies_pj
     ratios = [energies[key] / base[key] for key in energies.keys() & base.keys()]
     if len(ratios) < _MIN_ROWS:
         raise InputError(f"{run.name} has {len(ratios)} rows in common with the reference, not {_MIN_ROWS}")

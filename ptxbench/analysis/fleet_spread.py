@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import groupby
 from statistics import fmean, median
 
-from ptxbench.analysis.board_spread import BoardRun, board_energies, board_spread
+from ptxbench.analysis.board_spread import BoardRun, board_spread
 from ptxbench.core.errors import InputError
 from ptxbench.storage.fleet_file import BoardLine, FleetFile, LeftOut, ModelSpread
 
@@ -34,9 +34,9 @@ def fleet_spread(runs: Sequence[BoardRun]) -> FleetFile:
     Args:
         runs: One run or more for each board.
     """
-    left_out = [LeftOut(run.name, "it has no valid row") for run in runs if not board_energies(run)]
+    left_out = [LeftOut(run.name, "it has no valid row") for run in runs if not run.energies_pj]
     best: dict[str, BoardRun] = {}
-    for run in sorted(filter(board_energies, runs), key=lambda r: (-len(board_energies(r)), r.name)):
+    for run in sorted((one for one in runs if one.energies_pj), key=lambda r: (-len(r.energies_pj), r.name)):
         board = run.manifest.gpu.uuid_hash
         if board in best:
             left_out.append(
@@ -50,7 +50,7 @@ def fleet_spread(runs: Sequence[BoardRun]) -> FleetFile:
 
     models = []
     for gpu, of_model in groupby(sorted(best.values(), key=title), key=title):
-        usable, short = _usable(sorted(of_model, key=lambda r: (-len(board_energies(r)), r.name)))
+        usable, short = _usable(sorted(of_model, key=lambda r: (-len(r.energies_pj), r.name)))
         left_out += short
         models.append(_model(gpu, usable))
     return FleetFile(tuple(models), tuple(left_out))
@@ -93,7 +93,7 @@ def _model(gpu: str, runs: Sequence[BoardRun]) -> ModelSpread:
 def _scatters(runs: Sequence[BoardRun], factors: Sequence[float]) -> list[float]:
     """Return each board's scatter about the median board, row by row, beside the factors."""
     logs: list[Mapping[Key, float]] = [
-        {key: math.log(energy / factor) for key, energy in board_energies(run).items()}
+        {key: math.log(energy / factor) for key, energy in run.energies_pj.items()}
         for run, factor in zip(runs, factors, strict=True)
     ]
     by_row: dict[Key, list[float]] = defaultdict(list)
@@ -109,7 +109,7 @@ def _scatters(runs: Sequence[BoardRun], factors: Sequence[float]) -> list[float]
 
 
 def _line(run: BoardRun, common: int, factor: float, scatter: float) -> BoardLine:
-    energies = board_energies(run)
+    energies = run.energies_pj
     rows = [row for row in run.rows if math.isfinite(row.dynamic_pj)]
     gpu = run.manifest.gpu
     return BoardLine(

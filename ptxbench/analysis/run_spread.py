@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.analysis.board_spread import BoardRun, clock_log, known_ci95, ln_clock_ratio, rows_by_code
+from ptxbench.analysis.board_spread import BoardRun, clock_log, known_ci95, ln_clock_ratio
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 from ptxbench.storage.schema import TableRow
@@ -123,7 +123,7 @@ class _AtUnlikeClocks:
 
 def _at_unlike_clocks(a: BoardRun, b: BoardRun) -> list[_AtUnlikeClocks]:
     """Return the rows that two runs have at unlike clocks; none where too few tell their factor."""
-    first, second = rows_by_code(a), rows_by_code(b)
+    first, second = a.by_code, b.by_code
     common = [(first[key], second[key]) for key in first if key in second]
     logs = [
         (ln_clock_ratio(one.clock_mhz, two.clock_mhz), math.log(two.dynamic_pj / one.dynamic_pj))
@@ -159,7 +159,7 @@ def pairs(a: BoardRun, b: BoardRun, gamma: tuple[float, float]) -> list[RowPair]
         b: The second run.
         gamma: Exponent of the clock, and its standard error (`clock_log`).
     """
-    first, second = rows_by_code(a), rows_by_code(b)
+    first, second = a.by_code, b.by_code
     common = [(first[key], second[key]) for key in first if key in second]
     if len(common) < SETTINGS.min_common:
         return []

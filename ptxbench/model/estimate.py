@@ -392,7 +392,7 @@ def _of_opcodes(
     for opcode, lanes in work.opcodes:
         energy = _energy_of(opcode, fitted, opcode_energies, activity)
         # A warp's lanes that take no part cost what a warp costs whatever its lanes do.
-        count = lanes + opcode_energies.warp_share(opcode) * idle.get(opcode, 0.0)
+        count = lanes + (opcode_energies.warp_share(opcode) * idle[opcode] if opcode in idle else 0.0)
         yield opcode, lanes, energy, count * energy.energy_pj * _PICO, count * energy.error_pj * _PICO
 
 

@@ -127,12 +127,19 @@ class OpcodeEnergies:
         self.own_rows: frozenset[str] = measured.own_rows if measured else own_rows
         self._measured = measured or self
         self._zeros_ratios: dict[str, float] = {}
+        self._energies: dict[tuple[str, float], OpcodeEnergy] = {}
         told = [op for op, known in random.items() if known.energy_pj > 0]
         sure = [op for op in told if random[op].sure or rules.get(op) is Rule.ROW]
         self._sure: list[str] = measured._sure if measured else sure or list(random)
 
     def energy(self, opcode: str, activity: float) -> OpcodeEnergy:
         """Return an opcode's energy at an activity between 0 (zeros) and 1 (random)."""
+        asked = opcode, activity
+        if asked not in self._energies:
+            self._energies[asked] = self._energy(opcode, activity)
+        return self._energies[asked]
+
+    def _energy(self, opcode: str, activity: float) -> OpcodeEnergy:
         rule, sources = self._stand_ins(opcode)
         energy_pj = self._foretold(opcode, rule, sources, activity)
         if rule in (Rule.ROW, Rule.TOGETHER, Rule.MEASURED, Rule.WEAK):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from ptxbench.model.opcodes import BYTE, OpcodeClass, opcode_class
 
@@ -77,7 +78,7 @@ class KernelWork:
     accesses: tuple[tuple[Access, float], ...] = ()
     idle: tuple[tuple[str, float], ...] = ()
 
-    @property
+    @cached_property
     def executions(self) -> float:
         """Executed instructions of all threads."""
         return sum(n for _, n in self.opcodes)

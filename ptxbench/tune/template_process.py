@@ -78,7 +78,7 @@ class TemplateProcess:
         raise ToolError(f"the process that renders templates ended with exit code {process.returncode}")
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", __name__]
+        command = [sys.executable, "-m", __name__, str(_CPU_S)]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
@@ -93,8 +93,8 @@ class TemplateProcess:
             process.communicate()
 
 
-def _serve() -> None:
-    """Answer until the other process closes the pipe."""
+def _serve(cpu_s: float) -> None:
+    """Answer until the other process closes the pipe; a template may take `cpu_s` of processor time."""
     from jinja2 import StrictUndefined
     from jinja2.sandbox import SandboxedEnvironment
 
@@ -114,7 +114,7 @@ def _serve() -> None:
     for line in sys.stdin.buffer:
         question = json.loads(line)
         # Nobody handles SIGPROF: it ends this process, whatever that is doing.
-        signal.setitimer(signal.ITIMER_PROF, _CPU_S)
+        signal.setitimer(signal.ITIMER_PROF, cpu_s)
         found = answer(question["text"], question["values"])
         signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stdout.buffer.write(json.dumps(found).encode() + b"\n")
@@ -122,4 +122,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(float(sys.argv[1]))

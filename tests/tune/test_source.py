@@ -13,7 +13,7 @@ from tune.test_user_kernel import require_nvcc, tuning
 from ptxbench.cli.main import run
 from ptxbench.core import toolchain
 from ptxbench.core.errors import EndlessSourceError, InputError, RefusedModuleError
-from ptxbench.tune import source
+from ptxbench.tune import source, template_process
 from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
 from ptxbench.tune.source import VariantSource, variant_source
 from ptxbench.tune.spec import Source
@@ -35,7 +35,7 @@ extern "C" __global__ void twice(const float *in, float *out, unsigned n)
 """
 # A macro n would change the headers of CUDA.
 BY_MACRO = (
-    *(("n = 4194304", "N = 4194304"), ("ceil_div(n,", "ceil_div(N,"), ('["n"]', '["N"]'), ('"n"', '"N"')),
+    *(("n = 4194304", "N = 65536"), ("ceil_div(n,", "ceil_div(N,"), ('["n"]', '["N"]'), ('"n"', '"N"')),
     *(('"n * MORE"', '"N * MORE"'), ('"8 * n"', '"8 * N"')),
 )
 
@@ -60,7 +60,7 @@ def seen(code: str = CODE, name: str = "twice.cu", **values: int) -> VariantSour
 
 
 def cuda_spec(folder: Path) -> Path:
-    path = write_spec(folder, ("twice.ptx.j2", "twice.cu"), *BY_MACRO)
+    path = write_spec(folder, ("twice.ptx.j2", "twice.cu"), ("[64, 128]", "[64]"), *BY_MACRO)
     (folder / "twice.cu").write_text(CODE)
     return path
 
@@ -195,6 +195,13 @@ def test_macros_without_an_end_are_one_line(
     assert str(error.value).isprintable()
 
 
+@pytest.fixture
+def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not come to an end is ended sooner, by a process that starts with this limit."""
+    monkeypatch.setattr(template_process, "_CPU_S", 0.25)
+    monkeypatch.setattr(source, "_TEMPLATES", TemplateProcess())
+
+
 @pytest.mark.hostile
 @pytest.mark.parametrize(
     "text",
@@ -210,7 +217,7 @@ def test_macros_without_an_end_are_one_line(
     ],
 )
 def test_a_template_without_an_end_ends_the_search_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], short_limit: None, text: str
 ) -> None:
     path = write_spec(tmp_path / "spec")
     (tmp_path / "spec" / "twice.ptx.j2").write_text(text)
@@ -222,6 +229,7 @@ def test_a_template_without_an_end_ends_the_search_in_one_line(
 
 def test_threads_that_render_an_endless_template_do_not_wait_for_each_other(
     monkeypatch: pytest.MonkeyPatch,
+    short_limit: None,
 ) -> None:
     text, started = "{% for i in range(99999) %}{% for j in range(99999) %}.{% endfor %}{% endfor %}", []
     start = TemplateProcess._start
@@ -233,7 +241,7 @@ def test_threads_that_render_an_endless_template_do_not_wait_for_each_other(
     assert len(started) == 1
 
 
-def test_one_template_after_an_endless_one_is_rendered() -> None:
+def test_one_template_after_an_endless_one_is_rendered(short_limit: None) -> None:
     with pytest.raises(EndlessSourceError):
         seen("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "a.ptx.j2")
     assert seen("{{ BLOCK + 1 }}", "a.ptx.j2").code == b"65"

@@ -15,10 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
@@ -142,8 +144,19 @@ class VoltageLaw:
 
     def error(self, ratio: float) -> float:
         """Return the standard error of the scale, from the curves at the edge of the 95% region."""
-        ends = [self._scale(curve, ratio) for curve in self.ridge.likely]
-        return (max(ends) - min(ends)) / 2 / COVERAGE_FACTOR
+        ridge_mhz, beta_per_mhz, kappa_per_mhz2, at_full = self._likely
+        above_mhz = np.maximum(0.0, ratio * self.full_mhz - ridge_mhz)
+        ends = ((1 + above_mhz * (beta_per_mhz + above_mhz * kappa_per_mhz2)) / at_full) ** 2
+        return float(np.ptp(ends)) / 2 / COVERAGE_FACTOR
+
+    @cached_property
+    def _likely(self) -> tuple[NDArray[np.float64], ...]:
+        """Parameters of the curves at the edge, and their voltage at the full clock: a search asks often."""
+        rows = [
+            (curve.ridge_mhz, curve.beta_per_mhz, curve.kappa_per_mhz2, curve.voltage(self.full_mhz))
+            for curve in self.ridge.likely
+        ]
+        return tuple(np.array(rows).T)
 
     def _scale(self, curve: PowerCurve, ratio: float) -> float:
         return (curve.voltage(ratio * self.full_mhz) / curve.voltage(self.full_mhz)) ** 2
