@@ -63,7 +63,8 @@ __global__ void sleeps(long ns) {
 }
 struct Inner { volatile int *flag; float *x; };
 __global__ void waits(Inner *inner) { while (!*inner->flag) {} inner->x[threadIdx.x] += 1; }
-__global__ void cooperates(float *x) { cooperative_groups::this_grid().sync(); x[threadIdx.x] += 1; }
+__global__ void cooperates(float *x) { cooperative_groups::this_grid().sync();
+  if (!blockIdx.x) x[threadIdx.x] += 1; }
 __global__ void prints(float *x) { if (!threadIdx.x) printf("printed by a kernel %d\n", x[0] > 0); }
 static unsigned long long hash = 14695981039346656037ull;
 static void look(const void *device, size_t size) {
@@ -172,6 +173,26 @@ torch.cuda.synchronize()
 print(f"loop {time.monotonic() - begun:.4f} s", file=sys.stderr)
 print(hashlib.sha256(tokens.float().cpu().numpy().tobytes()).hexdigest()[:16])
 """
+# Generation by transformers with a static cache: "eager", or compiled to CUDA graphs as it does by itself.
+GENERATE = """
+import hashlib, sys, time, torch, transformers
+from transformers import LlamaConfig, LlamaForCausalLM
+torch.manual_seed(1)
+model = LlamaForCausalLM(LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=6,
+    num_attention_heads=16, num_key_value_heads=4, vocab_size=32000, max_position_embeddings=1024))
+model = model.to("cuda", torch.bfloat16).eval()
+words = torch.randint(0, 32000, (8, 64), device="cuda")
+more = {"disable_compile": True} if sys.argv[1] == "eager" else {}
+def generate():
+    return model.generate(words, attention_mask=torch.ones_like(words), do_sample=False, min_new_tokens=192,
+                          max_new_tokens=192, cache_implementation="static", pad_token_id=0, **more)
+for _ in range(2): generate()
+torch.cuda.synchronize(); begun = time.monotonic()
+for _ in range(int(sys.argv[2])): found = generate()
+torch.cuda.synchronize()
+print(f"loop {time.monotonic() - begun:.4f} s", file=sys.stderr)
+print(transformers.__version__, hashlib.sha256(found.cpu().numpy().tobytes()).hexdigest()[:16])
+"""
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 110
 
@@ -218,11 +239,13 @@ def main() -> int:
 def _programs(work: Path, out: Path) -> dict[str, Program]:
     (work / "kernels.cu").write_text(KERNELS)
     (work / "steps.py").write_text(STEPS)
+    (work / "generate.py").write_text(GENERATE)
     kernels = str(work / "kernels")
     compiled = ["nvcc", "-O3", "-arch=native", "-o", kernels, str(work / "kernels.cu")]
     built = subprocess.run(compiled, capture_output=True, text=True, check=False)
     _say(out, f"nvcc: exit {built.returncode} {built.stderr[:1000]}")
     steps = (sys.executable, str(work / "steps.py"))
+    generate = (sys.executable, str(work / "generate.py"))
     here = str(ROOT / "runners")
     return {
         "decode-graph": Program((*steps, "decode", "graph", "1000", here), is_traced=True),
@@ -234,6 +257,8 @@ def _programs(work: Path, out: Path) -> dict[str, Program]:
         "graph": Program((kernels, "graph", "6000"), 3),
         "odd": Program((kernels, "odd", "2000"), 3),
         "hang": Program((kernels, "hang", "2000"), 3),
+        "generate-eager": Program((*generate, "eager", "3"), is_traced=True),
+        "generate-graph": Program((*generate, "compiled", "3"), is_traced=True),
     }
 
 
