@@ -4,8 +4,8 @@
     python runners/compare_costs.py --write    # puts it into docs/published.md, between its marks
 
 The dynamic energies are those of `ptxbench cost` (-O3, random operands, mean of the boards). Eq. 1 is that
-of the runs `table1` below results/ at -O0, beside the paper's MTSM of two GPUs. Exit codes are those of
-`ptxbench`.
+of the runs `table1*` below results/ at -O0 (runners/table_one.py), beside the paper's MTSM of two GPUs. Exit
+codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import sys
 from pathlib import Path
 
 from page_blocks import with_block
+from table_one import eq1_rows
 
 from ptxbench.catalogue.arafa import load_arafa_table
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.core.condition import ARAFA, OptLevel
+from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import PtxbenchError
-from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.report.cost import find_costs
 from ptxbench.report.text import number
 from ptxbench.storage.atomic import write_text
+from ptxbench.storage.schema import TableRow
 from ptxbench.storage.shipped import SHIPPED
-from ptxbench.storage.table import TABLE, read_table
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "published.md"
@@ -71,7 +71,7 @@ def with_table(page: str, text: str) -> str:
 def table() -> str:
     """Return the table as Markdown."""
     tables = [open_atlas(name) for name in SHIPPED]
-    eq1 = {t.name: found for t in tables if (found := _eq1_nj(t))}
+    eq1 = {t.name: eq1_rows(t.name) for t in tables}
     heads = (
         *(f"{t.name.upper()}, pJ" for t in tables),
         *(f"{name.upper()} by Eq. 1, nJ" for name in eq1),
@@ -81,7 +81,7 @@ def table() -> str:
     for name in NAMES:
         cells = (
             *(number(_dynamic_pj(name, one)) for one in tables),
-            *(number(of_gpu.get(name, math.nan)) for of_gpu in eq1.values()),
+            *(_mtsm(of_gpu.get((name, OptLevel.O0))) for of_gpu in eq1.values()),
             *(number(_published_nj(name, at)) for at in PUBLISHED),
         )
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
@@ -97,13 +97,8 @@ def _dynamic_pj(name: str, one: Atlas) -> float:
     return of_row[0] if of_row else math.nan
 
 
-def _eq1_nj(one: Atlas) -> dict[str, float]:
-    """Return Eq. 1 by MTSM at -O0 of the run `table1` of a GPU, nJ; nothing where there is none."""
-    path = ROOT / "results" / SHIPPED[one.name].name / "table1" / TABLE
-    if not path.exists():
-        return {}
-    rows = (row for row in read_table(path) if row.protocol == ARAFA and row.status is Status.OK)
-    return {row.instruction: row.mtsm_nj for row in rows if row.opt_level is OptLevel.O0}
+def _mtsm(row: TableRow | None) -> str:
+    return number(row.mtsm_nj if row else math.nan)
 
 
 def _published_nj(name: str, architecture: str) -> float:
