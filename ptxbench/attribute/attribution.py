@@ -16,7 +16,8 @@ Intervals are quantiles over resampled blocks of readings (block bootstrap: Kuen
 each with prior means and an error of the sensor's model (2%) drawn by chance, for several lags and windows
 that explain the readings as well, and the error of the measured energy. Names whose energy stays uncertain by
 more than 15% are reported as a group, together with what they are mixed up with. Its names are
-listed with their part of its energy by time, within bounds.
+listed with their part of its energy, within bounds: by what a table or an earlier replay expects of them, and
+by time of the rest.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ NO_KERNEL = "(no kernel)"
 # How the energy of a group is split.
 BY_TIME = "its group's energy by time, not measured"
 BY_TABLE = "its group's energy by the table's estimates, not measured"
+BY_REPLAY = "its group's energy by an earlier replay, not measured here"
 
 
 @dataclass(frozen=True)
@@ -131,13 +133,15 @@ def attribute(
         ranges: Parts of the program.
         unseen_ns: Times in which kernels were not looked at.
         is_counted: Whether their launches were counted.
-        expected: What a measured table expects, by kernel name; it is the prior of those.
+        expected: What a measured table expects, by kernel name; it is the prior of those. What an earlier
+            replay measured is none: it only splits groups.
     """
     busy = BusyTime(launches, origin_ns, unseen_ns, is_counted=is_counted)
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
-    known = {i: expected[name] for i, name in enumerate(launches.names) if expected and name in expected}
+    every = {i: expected[name] for i, name in enumerate(launches.names) if expected and name in expected}
+    known = {i: one for i, one in every.items() if not one.is_replayed}
     least_s = SETTINGS.least_refreshes * readings.refresh_s
     columns = _columns(busy.by_name_s, least_s, known)
     busy.set_columns(columns)
@@ -157,7 +161,7 @@ def attribute(
     shares = tuple(
         replace(
             _told(share, readings, known, launches.names),
-            members=_members(share, launches, busy, readings, known),
+            members=_members(share, launches, busy, readings, every),
         )
         for share in _shares(design, fit, kernels, launches, busy, least_s)
     )
@@ -284,39 +288,55 @@ def _bounds_w(readings: Readings) -> tuple[float, float]:
 def _members(
     share: Share, launches: Launches, busy: BusyTime, readings: Readings, known: Mapping[int, Expected]
 ) -> tuple[Share, ...]:
-    """Return what each name of a group takes of its energy by time, the largest first; none of a single name.
+    """Return what each name of a group takes of its energy, the largest first; none of a single name.
 
     Powers within a group that the readings of one board seem to tell have nothing to do with those of another
-    board in the same program. So the interval is all that the sum and the bounds of power allow. What a table
-    expects of a name stands in the place of the mean power.
+    board in the same program. So a name has what a table or a replay expects of it, and the others by time
+    what is left; all is scaled to the sum. The interval is all that the sum and the bounds of power allow; of
+    a name of which something is expected, those are its error and what the scale changed.
     """
     if len(share.names) == 1:
         return ()
-    low_w, high_w = _bounds_w(readings)
-    mean_w = share.energy_j / max(share.time_s, 1e-12)
     number = {text: i for i, text in enumerate(launches.names)}
     names = [number[text] for text in share.names]
-    power_w = {name: known[name].power_w if name in known else mean_w for name in names}
-    whole_j = sum(power_w[name] * float(busy.by_name_s[name]) for name in names)
-    members = []
-    for name in names:
-        time_s = float(busy.by_name_s[name])
-        energy_j = share.energy_j * power_w[name] * time_s / max(whole_j, 1e-12)
-        others_s = share.time_s - time_s
-        low_j = max(low_w * time_s, share.interval_j[0] - high_w * others_s)
-        high_j = min(high_w * time_s, share.interval_j[1] - low_w * others_s)
-        members.append(
-            Share(
-                (launches.names[name],),
-                int(busy.calls[name]),
-                time_s,
-                energy_j,
-                (min(low_j, energy_j), max(high_j, energy_j)),
-                BY_TABLE if name in known else BY_TIME,
-                known[name].power_w * time_s if name in known else math.nan,
-            )
+    time_s = busy.by_name_s[names]
+    low_w, high_w = (np.full(len(names), bound_w) for bound_w in _bounds_w(readings))
+    is_known = np.array([name in known for name in names])
+    power_w = np.array([known[name].power_w if name in known else 0.0 for name in names])
+    left_w = (share.energy_j - float(power_w @ time_s)) / max(float(time_s[~is_known].sum()), 1e-12)
+    power_w[~is_known] = np.clip(left_w, low_w[~is_known], high_w[~is_known])
+    scale = share.energy_j / max(float(power_w @ time_s), 1e-12)
+    error_w = np.array([known[name].error_w if name in known else 0.0 for name in names])
+    error_w += abs(scale - 1) * power_w
+    low_w[is_known] = np.clip(power_w - error_w, 0.0, None)[is_known]
+    high_w[is_known] = (power_w + error_w)[is_known]
+    energy_j, least_j, most_j = (one * time_s for one in (scale * power_w, low_w, high_w))
+    low_j = np.maximum(least_j, share.interval_j[0] - (most_j.sum() - most_j))
+    high_j = np.minimum(most_j, share.interval_j[1] - (least_j.sum() - least_j))
+    members = [
+        Share(
+            (launches.names[name],),
+            int(busy.calls[name]),
+            float(time_s[i]),
+            float(energy_j[i]),
+            (float(min(low_j[i], energy_j[i])), float(max(high_j[i], energy_j[i]))),
+            _split_by(known.get(name)),
+            _expected_j(known.get(name), float(time_s[i])),
         )
+        for i, name in enumerate(names)
+    ]
     return tuple(sorted(members, key=lambda one: -one.energy_j))
+
+
+def _split_by(expected: Expected | None) -> str:
+    if expected is None:
+        return BY_TIME
+    return BY_REPLAY if expected.is_replayed else BY_TABLE
+
+
+def _expected_j(expected: Expected | None, time_s: float) -> float:
+    """Return what a table expects, J; NaN where it is none."""
+    return math.nan if expected is None or expected.is_replayed else expected.power_w * time_s
 
 
 def _range_share(ranges: Ranges, design: Equations, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:

@@ -1,17 +1,24 @@
-"""What a measured table expects kernels to draw, from their counts by Nsight Compute."""
+"""What kernels are expected to draw: by a measured table and counts of ncu, or by an earlier replay."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from ptxbench.attribute.demangle import demangled
 from ptxbench.attribute.powers import Expected
-from ptxbench.attribute.recorded import RecordedProgram
+from ptxbench.attribute.program import energy_of
+from ptxbench.attribute.recorded import RUN, RecordedProgram, load
+from ptxbench.attribute.replay.of_program import program_profiles
+from ptxbench.attribute.replay.plan import SETTINGS
+from ptxbench.attribute.replay.profile import Profile, ProfileRow, profile_of
+from ptxbench.attribute.replay.replayed import ProfileFolder
 from ptxbench.core.errors import InputError
+from ptxbench.core.status import Status
 
 # What stands before a function's name, and the arguments behind it.
 _RETURNED = re.compile(r"^(?:void|auto|int|float|double)\s+")
@@ -51,6 +58,59 @@ def expected_powers(recorded: RecordedProgram, table: Path, counts: Path) -> dic
         error_w = (found.high_j - found.low_j) / 2 / found.time_s
         expected[name] = Expected(found.power_w, error_w)
     return expected
+
+
+def load_replays(folder: Path) -> tuple[Profile, ...]:
+    """Return what was launched again in a run of `ptxbench run --replay`, or in one of `ptxbench.profile`.
+
+    Raises:
+        InputError: The folder is no such run, or nothing was launched again in it.
+    """
+    if not (folder / RUN).exists():
+        return (profile_of(ProfileFolder.open(folder)),)
+    recorded = load(folder)
+    found = program_profiles(recorded, energy_of(recorded))
+    if not found:
+        raise InputError(
+            f"nothing was launched again in {folder}: name a run of `ptxbench run --replay --out`"
+        )
+    return found
+
+
+def replayed_powers(recorded: RecordedProgram, profiles: Iterable[Profile]) -> dict[str, Expected]:
+    """Return what kernels drew when they were launched again, by name.
+
+    In a program they may draw otherwise, as rows that add up to it within 5% do.
+
+    Args:
+        recorded: The run whose kernels they are.
+        profiles: What was launched again.
+
+    Raises:
+        InputError: It was launched again on another GPU.
+    """
+    rows: dict[str, list[ProfileRow]] = {}
+    differs = SETTINGS.closure
+    models = {_model(board.facts.name) for board in recorded.boards}
+    for profile in profiles:
+        if _model(profile.gpu) not in models and not recorded.facts.is_simulated:
+            raise InputError(f"`replayed` is of {profile.gpu}, and the run is of {', '.join(sorted(models))}")
+        differs = max(differs, abs(profile.closure - 1))
+        for row in profile.rows:
+            if row.kind is not None and row.status is Status.OK and row.time_s > 0:
+                rows.setdefault(row.kind.node.name, []).append(row)
+    expected = {}
+    for name, found in rows.items():
+        time_s = sum(row.time_s for row in found)
+        power_w = sum(row.energy_j for row in found) / time_s
+        half_w = sum(row.half_j for row in found) / time_s
+        expected[name] = Expected(power_w, math.hypot(half_w, differs * power_w), is_replayed=True)
+    return expected
+
+
+def _model(name: str) -> str:
+    """Return the name of a GPU without its number."""
+    return re.sub(r"^GPU \d+ \((.*)\)$", r"\1", name)
 
 
 def _plain(name: str) -> str:

@@ -16,15 +16,17 @@ from ptxbench.sensors.trace import Float64s
 
 @dataclass(frozen=True)
 class Expected:
-    """What a kernel should draw by a measured table.
+    """What a kernel should draw by a measured table, or by an earlier replay.
 
     Attributes:
         power_w: Mean power of the whole board while it runs, W.
         error_w: Half of its 95% interval, W.
+        is_replayed: Whether it drew that when it was launched again: that is no prior, it splits groups.
     """
 
     power_w: float
     error_w: float
+    is_replayed: bool = False
 
 
 @dataclass(frozen=True)

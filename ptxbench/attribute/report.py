@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptxbench.api.window_energy import energy_text
-from ptxbench.attribute.attribution import NO_KERNEL, Share
+from ptxbench.attribute.attribution import BY_REPLAY, BY_TABLE, BY_TIME, NO_KERNEL, Share
 from ptxbench.attribute.demangle import demangled, shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.replay.profile import Profile
@@ -29,8 +29,13 @@ _COLUMNS = (
 _MOST_MEMBERS = 8
 _ABOUT_REPLAY = "each kind of kernel by itself, launched again when the program was over:"
 _ABOUT_MEMBERS = (
-    "~: the energy of kernels that the readings cannot tell apart, shared by time; only the sum is measured"
+    "~: the energy of kernels that the readings cannot tell apart, shared by {}; only the sum is measured"
 )
+_SHARED_BY = {
+    BY_TIME: "time",
+    BY_TABLE: "the table's estimates",
+    BY_REPLAY: "what they drew in the earlier replay",
+}
 
 
 def rows(program: ProgramEnergy) -> list[dict[str, Any]]:
@@ -166,8 +171,9 @@ def lines(
             left = len(ordered) - most
             said += [f"and {left} ranges more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []
     said += unit_lines(program)
-    has_groups = any(share.members for gpu in program.gpus for share in gpu.kernels)
-    about = [_ABOUT_MEMBERS] if has_groups else []
+    methods = {one.method for gpu in program.gpus for share in gpu.kernels for one in share.members}
+    by = [text for method, text in _SHARED_BY.items() if method in methods]
+    about = [_ABOUT_MEMBERS.format(" and ".join(by))] if by else []
     replayed = [line for one in profiles for line in profile_text(one, width).split("\n")]
     if replayed:
         replayed = ["", _ABOUT_REPLAY, *replayed]

@@ -49,6 +49,7 @@ class _Options:
         html: Write the report as a page for a browser.
         flame: Write stacks for flame graphs: .pb.gz (pprof), .speedscope.json, .collapsed, .hatchet.json.
         ncu: CSV of `ncu --csv --page raw` with the executed counts, for --table.
+        replayed: An earlier run of --replay, or of ptxbench.profile, to split kernels by that run together.
         baseline: An earlier energy.json, or its folder, to compare with.
         per: How many of a unit the command makes, such as token=4096; ptxbench.count says it from within.
         idle: Measure the idle power for so many seconds before the command, and report energy above it.
@@ -68,6 +69,7 @@ class _Options:
     flame: Annotated[Path | None, Opt(metavar="FILE")] = None
     table: TableFolder = None
     ncu: Path | None = None
+    replayed: Annotated[Path | None, Opt(metavar="RUN")] = None
     baseline: Path | None = None
     limit: Annotated[float | None, Opt(kind=Fraction(), metavar="FRACTION", flag="--fail-over")] = None
     as_json: Json = False
@@ -98,6 +100,7 @@ def command(options: _Options) -> int:
     _check_usage(options)
     _check_table(options.table, options.ncu)
     _check_files(options.trace, options.html, options.flame)
+    replays = _replays(options.replayed)
     out = options.out
     if out is not None:
         _make_folder(out)
@@ -115,7 +118,7 @@ def command(options: _Options) -> int:
         if failed is None:
             forget_unfinished(out)
             out = place
-    expected, refused = _expected(recorded, options.table, options.ncu)
+    expected, refused = _expected(recorded, options.table, options.ncu, replays)
     units = {str(unit): n for unit, n in (options.per or {}).items()}
     program = energy_of(recorded, expected, units)
     profiles = program_profiles(recorded, program)
@@ -203,17 +206,27 @@ def _check_usage(options: _Options) -> None:
 
 
 def _expected(
-    recorded: RecordedProgram, table: Path | None, ncu: Path | None
+    recorded: RecordedProgram, table: Path | None, ncu: Path | None, replays: Sequence[Profile]
 ) -> tuple[dict[str, Expected], InputError | None]:
-    """Return what a table expects of the kernels, and why it cannot tell."""
-    if table is None or ncu is None:
-        return {}, None
-    from ptxbench.attribute.expected import expected_powers
+    """Return what a table and an earlier replay expect of the kernels, and why they cannot tell."""
+    from ptxbench.attribute.expected import expected_powers, replayed_powers
 
     try:
-        return expected_powers(recorded, table, ncu), None
+        replayed = replayed_powers(recorded, replays)
+        if table is None or ncu is None:
+            return replayed, None
+        return {**replayed, **expected_powers(recorded, table, ncu)}, None
     except InputError as error:
         return {}, error
+
+
+def _replays(folder: Path | None) -> tuple[Profile, ...]:
+    """Return what an earlier run launched again; refuse one that did not, before anything runs."""
+    if folder is None:
+        return ()
+    from ptxbench.attribute.expected import load_replays
+
+    return load_replays(folder)
 
 
 def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None) -> int:

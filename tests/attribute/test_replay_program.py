@@ -9,6 +9,8 @@ import pytest
 from fakes.loads import LoadedGpu
 
 from ptxbench.api.board import open_boards
+from ptxbench.attribute.attribution import BY_REPLAY, BY_TIME
+from ptxbench.attribute.expected import replayed_powers
 from ptxbench.attribute.launches import LaunchLog, join_launches
 from ptxbench.attribute.page import page
 from ptxbench.attribute.program import energy_of, recorded_board, recording
@@ -24,6 +26,7 @@ from ptxbench.attribute.replay.program_log import (
 from ptxbench.attribute.report import document, lines
 from ptxbench.attribute.stacks import program_stacks
 from ptxbench.cli.main import run
+from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.devices.step import NodeType, StepNode
 from ptxbench.sensors.trace import KernelWindow
@@ -162,6 +165,56 @@ def test_every_kind_has_its_energy_and_they_add_up_to_the_program(whole):
     (gaps,) = [row for row in found.rows if row.kind is None]
     assert gaps.status is Status.OK
     assert gaps.time_s == pytest.approx(STEPS * GAP_S * 14, rel=0.1)
+
+
+@pytest.fixture(scope="module")
+def replayed(whole):
+    """The energy of the program by its readings, and what was launched again."""
+    energy = energy_of(whole[0])
+    return energy, program_profiles(whole[0], energy)
+
+
+def test_an_earlier_replay_splits_what_the_readings_cannot_tell_apart(whole, replayed):
+    recorded, truths, _ = whole
+    energy, profiles = replayed
+    expected = replayed_powers(recorded, profiles)
+    del expected["shared"]
+    split = energy_of(recorded, expected)
+    (by_time, _), (group, _) = (one.gpus[0].kernels for one in (energy, split))
+    # It is no prior: the sum stays as the readings have it.
+    assert (group.names, group.energy_j) == (by_time.names, by_time.energy_j)
+    assert sum(one.energy_j for one in group.members) == pytest.approx(group.energy_j)
+    plain = {one.names[0]: one.interval_j for one in by_time.members}
+    for one in group.members:
+        (name,) = one.names
+        low_j, high_j = one.interval_j
+        assert low_j < truths[name] < high_j
+        assert one.energy_j == pytest.approx(truths[name], rel=0.05)
+        assert one.method == (BY_TIME if name == "shared" else BY_REPLAY)
+        assert high_j - low_j < 0.5 * (plain[name][1] - plain[name][0])
+    assert any("by time and what they drew in the earlier replay" in line for line in lines(split))
+
+
+def test_the_command_takes_an_earlier_replay(whole, tmp_path, capfd):
+    plain = replace(whole[0].manifest, part=replace(whole[0].manifest.part, replays=()))
+    for name, manifest in (("replayed", whole[0].manifest), ("plain", plain)):
+        (tmp_path / name).mkdir()
+        keep(replace(whole[0], manifest=manifest), tmp_path / name)
+    words = ["run", "--from", str(tmp_path / "plain"), "--json", "--replayed"]
+    assert run([*words, str(tmp_path / "replayed")]) == 0
+    row = json.loads(capfd.readouterr().err)["kernels"][0]
+    assert {one["method"] for one in row["members"]} == {BY_REPLAY}
+    assert run([*words, str(tmp_path / "plain")]) == 2
+    assert "nothing was launched again in" in capfd.readouterr().err
+
+
+def test_a_replay_of_another_gpu_is_refused(whole, replayed):
+    recorded, _, _ = whole
+    profiles = [replace(one, gpu="NVIDIA A100") for one in replayed[1]]
+    part = replace(recorded.manifest.part, is_simulated=False)
+    real = replace(recorded, manifest=replace(recorded.manifest, part=part))
+    with pytest.raises(InputError, match="`replayed` is of NVIDIA A100"):
+        replayed_powers(real, profiles)
 
 
 def test_a_replay_amid_the_program_is_no_part_of_it(whole):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.api.window_energy import GpuEnergy
-from ptxbench.attribute.attribution import NO_KERNEL, Share
+from ptxbench.attribute.attribution import BY_TIME, NO_KERNEL, Share
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.report import csv_text, document, lines, range_rows, rows
 
@@ -88,7 +88,7 @@ def test_ranges_stand_by_energy_the_largest_first(ranges, left):
 
 @pytest.mark.parametrize(("count", "left"), [(8, []), (11, ["~ and 3 more"])])
 def test_a_group_shows_eight_of_its_names_and_counts_the_rest(count, left):
-    members = tuple(share(f"m{n}", energy_j=30.0) for n in range(count))
+    members = tuple(share(f"m{n}", energy_j=30.0, method=BY_TIME) for n in range(count))
     group = share(names=tuple(f"m{n}" for n in range(count)), members=members)
     said = lines(program([group]))
     assert line_of(said, f"{count} kernels, not separable; the largest is m0")
