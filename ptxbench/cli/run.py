@@ -52,6 +52,7 @@ class _Options:
         replayed: An earlier run of --replay, or of ptxbench.profile, to split kernels by that run together.
         baseline: An earlier energy.json, or its folder, to compare with.
         per: How many of a unit the command makes, such as token=4096; ptxbench.count says it from within.
+        methods: Say beside it what SMA, PAPI-style and MTSM (Eq. 2 of Arafa et al.) give for the whole run.
         idle: Measure the idle power for so many seconds before the command, and report energy above it.
         limit: Exit with 1 if a number differs by more than this, upward from --baseline, or is not known.
     """
@@ -74,6 +75,7 @@ class _Options:
     limit: Annotated[float | None, Opt(kind=Fraction(), metavar="FRACTION", flag="--fail-over")] = None
     as_json: Json = False
     per: Annotated[Mapping[int | str, float] | None, Opt(metavar="UNIT=N")] = None
+    methods: bool = False
     idle: Annotated[float | None, Opt(0.5, 3600, metavar="S")] = None
     words: Annotated[tuple[str, ...], Arg(kind=click.UNPROCESSED)] = ()
 
@@ -94,7 +96,6 @@ def command(options: _Options) -> int:
     from ptxbench.attribute.child import CommandNotRunError
     from ptxbench.attribute.program import energy_of
     from ptxbench.attribute.replay.of_program import program_profiles
-    from ptxbench.attribute.report import document, lines
     from ptxbench.attribute.unfinished import forget_unfinished
 
     _check_usage(options)
@@ -123,11 +124,7 @@ def command(options: _Options) -> int:
     program = energy_of(recorded, expected, units)
     profiles = program_profiles(recorded, program)
     # What was measured is shown, whatever cannot be written.
-    if options.as_json:
-        _print_json(document(program, profiles))
-    else:
-        width = width_of(sys.stderr)
-        _say(lines(program, profiles, width=None if width is None else width - len(_PREFIX)))
+    _show(recorded, program, profiles, options)
     for problem in (failed, refused):
         if problem is not None:
             raise problem
@@ -136,6 +133,23 @@ def command(options: _Options) -> int:
     _write(recorded, program, profiles, options)
     exit_code = program.exit_code if options.kept is None else 0
     return exit_code or _compare(program, options.baseline, options.limit)
+
+
+def _show(
+    recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[Profile], options: _Options
+) -> None:
+    """Print the report, and what published methods give for the run."""
+    from ptxbench.attribute.published_methods import method_document, method_energies, method_lines
+    from ptxbench.attribute.report import document, lines
+
+    energies = method_energies(recorded, program) if options.methods else ()
+    if options.as_json:
+        methods = {"methods": method_document(energies)} if options.methods else {}
+        _print_json(document(program, profiles) | methods)
+        return
+    width = width_of(sys.stderr)
+    inner = None if width is None else width - len(_PREFIX)
+    _say([*lines(program, profiles, width=inner), *method_lines(energies, inner)])
 
 
 def _kept(folder: Path, spec: str | None) -> RecordedProgram:

@@ -177,6 +177,17 @@ def test_from_writes_time_line_and_page_of_a_kept_run(folder, tmp_path, capfd):
     assert "NVTX range" in text
 
 
+def test_methods_are_said_beside_the_report_of_a_kept_run(capfd):
+    assert run(["run", "--from", str(H100 / "fma"), "--methods", "--json"]) == 0
+    said = json.loads(capfd.readouterr().err)
+    energy_j = {one["method"]: one["energy_j"] for one in said["methods"]}
+    assert energy_j["MTSM (Eq. 2)"] == pytest.approx(said["energy_j"], rel=0.01)
+    # The program's last second has no kernel, and one reading at the end is all that PAPI-style has.
+    assert energy_j["PAPI-style"] < 0.6 * said["energy_j"]
+    assert run(["run", "--from", str(H100 / "fma"), "--methods"]) == 0
+    assert "PAPI-style    842.31            -53.2%" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("together", ["mixed", "events-mixed"])
 def test_kernels_of_a_real_run_have_the_power_that_they_have_alone(together):
     # Kept runs of an H100: three kernels of 100 ms in turn, and each alone. A running mean misses by 7%.
