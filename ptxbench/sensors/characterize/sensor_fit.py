@@ -20,7 +20,7 @@ from ptxbench.sensors.trace import Float64s
 MIN_READINGS = 8
 _SCANNED_LAGS_S = np.arange(-0.2, 2.0, 0.01)
 _SCANNED_WIDTHS_S = (0.001, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 1.5)
-_SCANNED_READINGS = 1500
+_SCANNED_READINGS = 400
 _SCAN_PERIOD_S = 2e-3
 _STARTS = 3
 _WIDTH_LIMITS_S = (2e-4, 5.0)
@@ -28,6 +28,10 @@ _LAG_LIMITS_S = (-0.5, 5.0)
 # Wide enough to see past the steps of a sum of squares over a handful of edges.
 _DIFFERENCE_S = 5e-4
 _POLISH_S = np.arange(-0.015, 0.0150001, 1e-4)
+# Every so many of these are tried before their neighbours.
+_POLISH_STRIDE = 10
+# Steps after which starts are compared: the best goes on to its end.
+_FIRST_STEPS = 4
 # Scatter of a response, over its mean, that is no more than rounding.
 _STANDS_STILL = 1e-13
 # A hypothesis with more to it must fit better by this much to be preferred.
@@ -175,8 +179,9 @@ def solve_gain(response_w: Float64s, value_w: Float64s) -> tuple[float, float]:
 def _fit(signal: PowerSignal, held: Held, shape: Shape) -> _Trial:
     fresh = held.fresh()
     starts = _scan(signal, fresh, shape)
-    refined = [_refine(signal, fresh, shape, *start) for start in starts]
-    lag_s, width_s = min(refined, key=lambda x: _rms_w(respond(signal, shape, x[1]), fresh, x[0]))
+    begun = [_refine(signal, fresh, shape, *start, _FIRST_STEPS) for start in starts]
+    best = min(begun, key=lambda x: _rms_w(respond(signal, shape, x[1]), fresh, x[0]))
+    lag_s, width_s = _refine(signal, fresh, shape, *best)
     response = respond(signal, shape, width_s)
     lag_s = _polish(response, fresh, lag_s)
     # Compared on all calls, so that hypotheses with more and with fewer fresh values meet on the same ground.
@@ -211,7 +216,7 @@ def _scan(signal: PowerSignal, fresh: Held, shape: Shape) -> list[tuple[float, f
 
 
 def _refine(
-    signal: PowerSignal, fresh: Held, shape: Shape, lag_s: float, width_s: float
+    signal: PowerSignal, fresh: Held, shape: Shape, lag_s: float, width_s: float, steps: int | None = None
 ) -> tuple[float, float]:
     from scipy.optimize import least_squares  # takes half a second to load
 
@@ -228,15 +233,24 @@ def _refine(
         return np.stack(columns, axis=1)
 
     low, high = zip(_LAG_LIMITS_S, _WIDTH_LIMITS_S, strict=True)
-    fit = least_squares(residual_w, [lag_s, width_s], jac=jacobian, bounds=(low, high), x_scale=[0.01, 0.01])
+    fit = least_squares(
+        residual_w, [lag_s, width_s], jac=jacobian, bounds=(low, high), x_scale=[0.01, 0.01], max_nfev=steps
+    )
     return float(fit.x[0]), float(fit.x[1])
 
 
 def _polish(response: Response, fresh: Held, lag_s: float) -> float:
     """Return the middle of the lags that fit best: a point sensor fits equally well over a range."""
-    rms_w = np.array([_rms_w(response, fresh, lag_s + move_s) for move_s in _POLISH_S])
-    best = _POLISH_S[rms_w <= rms_w.min() * (1 + 1e-9) + 1e-12]
-    return lag_s + float(best.min() + best.max()) / 2
+
+    def best(moves_s: Float64s) -> tuple[float, float]:
+        rms_w = np.array([_rms_w(response, fresh, lag_s + move_s) for move_s in moves_s])
+        alike = moves_s[rms_w <= rms_w.min() * (1 + 1e-9) + 1e-12]
+        return float(alike.min()), float(alike.max())
+
+    low_s, high_s = best(_POLISH_S[::_POLISH_STRIDE])
+    reach_s = _POLISH_STRIDE * float(_POLISH_S[1] - _POLISH_S[0])
+    near = (_POLISH_S > low_s - reach_s) & (_POLISH_S < high_s + reach_s)
+    return lag_s + sum(best(_POLISH_S[near])) / 2
 
 
 def _residual_w(response: Response, held: Held, lag_s: float) -> Float64s:
