@@ -247,10 +247,11 @@ def _polish(response: Response, fresh: Held, lag_s: float) -> float:
         alike = moves_s[rms_w <= rms_w.min() * (1 + 1e-9) + 1e-12]
         return float(alike.min()), float(alike.max())
 
-    low_s, high_s = best(_POLISH_S[::_POLISH_STRIDE])
-    reach_s = _POLISH_STRIDE * float(_POLISH_S[1] - _POLISH_S[0])
-    near = (_POLISH_S > low_s - reach_s) & (_POLISH_S < high_s + reach_s)
-    return lag_s + sum(best(_POLISH_S[near])) / 2
+    moves_s = _POLISH_S
+    low_s, high_s = best(moves_s[::_POLISH_STRIDE])
+    reach_s = _POLISH_STRIDE * float(moves_s[1] - moves_s[0])
+    near = (moves_s > low_s - reach_s) & (moves_s < high_s + reach_s)
+    return lag_s + sum(best(moves_s[near])) / 2
 
 
 def _residual_w(response: Response, held: Held, lag_s: float) -> Float64s:
