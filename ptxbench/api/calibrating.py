@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.api.calibrate_options import CalibrationSettings
-from ptxbench.api.default_table import default_table
 from ptxbench.api.gpu import Gpu, open_gpu
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
@@ -16,6 +15,7 @@ from ptxbench.core.option import takes
 from ptxbench.devices import base
 from ptxbench.experiment import calibrate as measuring
 from ptxbench.model.calibration import Calibration
+from ptxbench.model.default_table import default_table
 from ptxbench.storage.recording import CALIBRATION, RecordingFolder
 
 REPLAY = "replay:"

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
-from ptxbench.api.default_table import default_table
 from ptxbench.api.estimate_options import EstimateOptions
 from ptxbench.api.table import Table, load_table
 from ptxbench.core.bounds import whole_within, within
@@ -17,6 +16,7 @@ from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import takes
 from ptxbench.model.code_spread import reaching, widened
+from ptxbench.model.default_table import default_table
 from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
 from ptxbench.model.kept_nulls import null_answers
 from ptxbench.model.work import Activity, KernelWork, Level, activity_between

@@ -50,9 +50,9 @@ def command(options: _Options) -> None:
     block and pass, else those of --dram-bytes and --l2-bytes. A CSV of ncu has the executed counts. Without
     --time-s (or gpu__time_duration in the CSV) the time is modelled.
     """
-    from ptxbench.api.default_table import default_table
     from ptxbench.api.kernel import estimate_of
     from ptxbench.api.table import load_table
+    from ptxbench.model.default_table import default_table
 
     if options.ncu is None and (options.grid is None or options.block is None):
         raise click.UsageError(

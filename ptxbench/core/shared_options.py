@@ -12,6 +12,11 @@ from ptxbench.core.threads import WARP
 OPT_LEVELS = tuple(level.value for level in OptLevel)
 _TABLE_HELP = "Table to take energies from: folder of a run{}, or the name of one that comes with ptxbench"
 TABLE = Opt(help=f"{_TABLE_HELP.format(' on this GPU')} (h100, h200).", metavar="TABLE")
+TUNE_TABLE = Opt(
+    help=f"{_TABLE_HELP.format(' on this GPU')} (h100, h200; default: that of the GPU where power is measured"
+    " and no --strategy is named, if there is one).",
+    metavar="TABLE",
+)
 ESTIMATE_TABLE = Opt(
     help=f"{_TABLE_HELP.format(' or of a calibration')} (h100, h200; default: that of the GPU at hand, else"
     " h200).",

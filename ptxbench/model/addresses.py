@@ -204,7 +204,7 @@ class _Sample:
                 left = self._loop(loop, inside, incoming[begin])
                 done |= inside
             else:
-                left = self._block(self._flow.blocks[begin], incoming[begin])
+                left = self._block(self._flow.blocks[begin], incoming[begin], around)
             for way, its in left.items():
                 if way == head and around is not None:
                     back = _merged(back, its)
@@ -246,11 +246,13 @@ class _Sample:
         passes = self._known_passes.get(loop.index, math.nan)
         return known[0] + step.times(self._one * int(passes - 1)) if math.isfinite(passes) else None
 
-    def _block(self, block: Block, state: State) -> dict[int, State]:
+    def _block(self, block: Block, state: State, around: NaturalLoop | None) -> dict[int, State]:
         for instruction in block.instructions:
             self._step(instruction, state)
         ways = block.successors
-        if len(ways) == 2:
+        # The first passes, which are all that is run, do not tell when a loop ends.
+        leaves = around is not None and not around.members.issuperset(ways)
+        if len(ways) == 2 and not leaves:
             share = self._share(block.last, state)
             if not math.isnan(share):
                 self._shares.setdefault(block.last.address, set()).add(share)

@@ -226,7 +226,8 @@ def static_work(
 def _traffic(found: Executed, launch: Launch, table: Atlas, given: GivenBytes) -> Traffic:
     executions = {at: found.placed[f"{at:#x}"][1] for at in found.accesses if f"{at:#x}" in found.placed}
     copies = sum(n for op, n in found.counts if opcode_class(op) is OpcodeClass.COPY)
-    traffic = traffic_of(found.accesses, executions, launch, found.passes, l2_bytes(table.gpu), given)
+    l2_size, sms = l2_bytes(table.gpu), table.gpu.sm_count
+    traffic = traffic_of(found.accesses, executions, launch, found.passes, l2_size, given, sms)
     if copies and not (math.isfinite(given.dram_bytes) and math.isfinite(given.l2_bytes)):
         missing = "the bytes of asynchronous copies (`l2_bytes`, `dram_bytes`)"
         return replace(traffic, missing=(*traffic.missing, missing))

@@ -21,9 +21,9 @@ from ptxbench.model.work import LINE_BYTES, Access, Level
 
 _SECTOR_BYTES = 32
 _BANKS, _BANK_BYTES = 32, 4
-# What of an SM's L1 the data of its blocks may take, and the threads that share it.
+# What of an SM's L1 the data of its blocks may take, and the threads and blocks that share it.
 _L1_BYTES = 192 * 1024
-_SM_THREADS = 2048
+_SM_THREADS, _SM_BLOCKS = 2048, 32
 _FABRIC = 0.5
 _MISSES_A_LINE = 2
 # What is not known of at most this share of the accesses is taken to be like the rest.
@@ -91,6 +91,7 @@ def traffic_of(
     passes: Mapping[int, float],
     l2_size: float,
     given: GivenBytes,
+    sms: int,
 ) -> Traffic:
     """Return the bytes and accesses of a launch.
 
@@ -101,6 +102,7 @@ def traffic_of(
         passes: Passes of its loops by number.
         l2_size: Bytes of L2; NaN: nothing stays there.
         given: What the caller knows.
+        sms: SMs of the GPU.
     """
     raw = _Raw()
     warps = math.prod(launch.grid) * launch.warps
@@ -110,14 +112,15 @@ def traffic_of(
     remote = {at: one for at, one in done.items() if not one.shared and one.instruction.base not in _LOCAL}
     unknown = [f"{at:#x}" for at, one in remote.items() if not one.is_affine and at not in unlike]
     read_bytes = raw.read_bytes
+    loads, stores = ([one for one in remote.values() if one.stores is kind] for kind in (False, True))
     if not unknown:
-        loads = [one for one in remote.values() if not one.stores]
         read_bytes = min(read_bytes, _read_past_l1(loads, launch, passes, read_bytes))
     whole = _Footprints(launch, passes, of_block=False)
     data_bytes = whole.of(remote.values())
-    moved_bytes = whole.of(one for one in remote.values() if not one.stores) + whole.of(
-        one for one in remote.values() if one.stores
-    )
+    once_bytes = whole.of(loads) + whole.of(stores)
+    moved_bytes = once_bytes
+    if data_bytes * min(sms * _resident(launch) / launch.blocks, 1.0) > l2_size:
+        moved_bytes = whole.of(stores) + sum(map(whole.of, _by_loops(loads)))
     stays = data_bytes <= l2_size
     dram_bytes = 0.0 if stays else moved_bytes
     cold_bytes = moved_bytes if stays else 0.0
@@ -148,7 +151,9 @@ def traffic_of(
         Access.L2_REQUEST: share * raw.read_lines + raw.written_lines + lines,
         Access.L2_MISS: _MISSES_A_LINE * lines,
     }
-    notes = [_note(data_bytes, dram_bytes, cold_bytes, given)] if remote and not missing else []
+    notes = []
+    if remote and not missing:
+        notes.append(_note(data_bytes, dram_bytes, cold_bytes, given, again=moved_bytes > once_bytes))
     if unlike:
         places = first_of([f"{at:#x}" for at in unlike], _SHOWN)
         notes.append(
@@ -171,7 +176,7 @@ def _like_the_rest(
     return {**accesses, **beside}, unknown
 
 
-def _note(data_bytes: float, dram_bytes: float, cold_bytes: float, given: GivenBytes) -> str:
+def _note(data_bytes: float, dram_bytes: float, cold_bytes: float, given: GivenBytes, *, again: bool) -> str:
     by = f"by the addresses of its code it works on {data_bytes:.4g} bytes"
     if math.isfinite(given.dram_bytes):
         return f"{by}; those of DRAM are given"
@@ -180,7 +185,10 @@ def _note(data_bytes: float, dram_bytes: float, cold_bytes: float, given: GivenB
             f"{by}, which L2 holds: they are taken to be there, and the interval reaches to {cold_bytes:.4g}"
             " bytes from DRAM (`dram_bytes`)"
         )
-    return f"{by}, more than L2 holds: DRAM is taken to move each line once, {dram_bytes:.4g} bytes"
+    once = "once,"
+    if again:
+        once = "once for each loop that reads it, as the blocks that run at once take more than L2,"
+    return f"{by}, more than L2 holds: DRAM is taken to move each line {once} {dram_bytes:.4g} bytes"
 
 
 def _ask(raw: _Raw, one: MemoryAccess, warps: float) -> float:
@@ -228,8 +236,20 @@ def _read_past_l1(
 ) -> float:
     """Return what blocks read where L1 keeps what they read before, or all where that is too much for it."""
     block_bytes = _Footprints(launch, passes, of_block=True).of(loads)
-    resident = max(_SM_THREADS // math.prod(launch.block), 1)
-    return math.prod(launch.grid) * block_bytes if resident * block_bytes <= _L1_BYTES else raw_bytes
+    return launch.blocks * block_bytes if _resident(launch) * block_bytes <= _L1_BYTES else raw_bytes
+
+
+def _resident(launch: Launch) -> int:
+    """Return how many blocks share an SM at most."""
+    return min(max(_SM_THREADS // launch.threads, 1), _SM_BLOCKS)
+
+
+def _by_loops(accesses: Iterable[MemoryAccess]) -> Iterable[list[MemoryAccess]]:
+    """Return accesses by the loops that they go on in: what another loop read is long gone."""
+    groups: dict[tuple[int, ...], list[MemoryAccess]] = {}
+    for one in accesses:
+        groups.setdefault(tuple(sorted(one.steps.passes)), []).append(one)
+    return groups.values()
 
 
 class _Footprints:

@@ -15,7 +15,8 @@ from ptxbench.tune.bench import Bench
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.kernel import Refused
-from ptxbench.tune.objective import Goal, Pruning, ranked
+from ptxbench.tune.objective import Goal, Objective, Pruning, ranked
+from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.repeats import FIRST, measure_again, repeat_first
 from ptxbench.tune.space import Space
 from ptxbench.tune.subject import Built as BuiltKernel
@@ -74,12 +75,15 @@ class Evaluator:
         """Whether the budget is spent."""
         return len(self.folder.trials) >= self.budget
 
-    def trials(self, candidates: Sequence[Candidate], *, sampled: bool = False) -> Iterator[Trial]:
+    def trials(
+        self, candidates: Sequence[Candidate], *, sampled: bool = False, timed_only: bool = False
+    ) -> Iterator[Trial]:
         """Try candidates in turn until the budget is spent, building ahead.
 
         Args:
             candidates: Those to try.
             sampled: Whether they were drawn at random beside an estimator's choice.
+            timed_only: Whether their power is left to `measure_first`.
 
         Raises:
             GpuError: The GPU stopped answering.
@@ -90,20 +94,41 @@ class Evaluator:
         chosen = {c.name for c in wanted}
         subject, target = self.bench.subject, self.bench.gpu.info.target
         builds = build_candidates(subject, wanted, target, self.jobs)
+        objection = _only_timed if timed_only else self._objection
         for candidate in candidates:
             if candidate.name in chosen:
                 built = next(builds)
                 self.folder.begin(candidate)
                 self._apply(candidate.settings)
-                trial = self.bench.measure(
-                    built.kernel, built.wall_s, self._objection, settings=candidate.settings
-                )
+                trial = self.bench.measure(built.kernel, built.wall_s, objection, settings=candidate.settings)
                 key = subject.source_key(candidate.variant, target)
                 self.folder.add(replace(trial, sampled=sampled, source_key=key))
                 self._show(len(held), self.budget, candidate.name)
                 chosen.discard(candidate.name)
             if candidate.name in held:
                 yield held[candidate.name]
+
+    def measure_first(self, goal: Goal) -> None:
+        """Measure the power of the first by their estimates, until `FIRST` of them have one.
+
+        Where no energy is estimated, their times say which these are.
+
+        Raises:
+            GpuError: The GPU stopped answering.
+            ToolError: ptxas or nvdisasm is missing.
+        """
+        held = self.folder.trials
+        timed = [t.as_timed for t in held.values() if t.ok or t.status is TrialStatus.PRUNED]
+        by_time = replace(goal, objective=Objective.TIME)
+        measured = 0
+        for one in ranked(timed, goal) or ranked(timed, by_time):
+            if measured == FIRST:
+                return
+            if not held[one.name].ok:
+                # It was timed before: what hangs now is blamed.
+                self.folder.add(self._measured(one.name)(1))
+                self._show(len(held), self.budget, one.name)
+            measured += held[one.name].ok
 
     def repeat_first(self, goal: Goal) -> None:
         """Measure the first of the ranking again, so that none stands there by a lucky reading.
@@ -121,6 +146,15 @@ class Evaluator:
 
     def _again(self, name: str) -> None:
         """Measure a variant that has one energy again, and keep its measurements as one."""
+        counted, failed = measure_again(self.folder.trials[name], self._measured(name))
+        if failed and len(counted) == 1:
+            self.folder.add(replace(failed, reason=f"measured again: {failed.reason}"))
+        else:
+            self.folder.add(counted[-1].repeated(counted[:-1]))
+        self._show(len(self.folder.trials), self.budget, name)
+
+    def _measured(self, name: str) -> Callable[[int], Trial]:
+        """Return what measures a variant that was tried, given how often that was."""
         subject, held = self.bench.subject, self.folder.trials[name]
         built = _built(subject, held.variant, self.bench.gpu.info.target)
         self._apply(held.settings)
@@ -130,15 +164,14 @@ class Evaluator:
             trial = self.bench.measure(built.kernel, built.wall_s, settings=held.settings)
             return replace(trial, sampled=held.sampled, source_key=held.source_key)
 
-        counted, failed = measure_again(held, measure)
-        if failed and len(counted) == 1:
-            self.folder.add(replace(failed, reason=f"measured again: {failed.reason}"))
-        else:
-            self.folder.add(counted[-1].repeated(counted[:-1]))
-        self._show(len(self.folder.trials), self.budget, name)
+        return measure
 
     def _objection(self, trial: Trial) -> str:
         return self._pruning.objection(trial, self.folder.trials.values()) if self._pruning else ""
+
+
+def _only_timed(trial: Trial) -> str:  # noqa: ARG001
+    return f"its estimate is not among the first {FIRST}, whose power is measured"
 
 
 def build_ahead(subject: Subject, variants: Sequence[Point], target: str, jobs: int) -> Iterator[Built]:
@@ -186,6 +219,8 @@ def search_by_estimate(
     candidates: int,
     show: Show = lambda *_: None,
     sample: int = 0,
+    *,
+    timed: bool = False,
 ) -> None:
     """Predict many variants without running them, and try those that look best, and some at random.
 
@@ -197,6 +232,7 @@ def search_by_estimate(
         candidates: How many variants are built and predicted, drawn at random.
         show: Called with how many are predicted, how many there are, and which is in hand.
         sample: How many of the budget are drawn at random from the others: they tell how well it ranks.
+        timed: Whether those that look best are timed alone; then the power of the first by that is measured.
     """
     generator = random.Random(seed)  # noqa: S311
     drawn = generator.sample(space.candidates, min(candidates, len(space.candidates)))
@@ -206,11 +242,13 @@ def search_by_estimate(
     placed = {candidate.name for candidate in best_first}
     best_first += [trial.candidate for trial in predicted if trial.name not in placed]
     first = max(0, evaluator.budget - sample) if sample else len(best_first)
-    for _ in evaluator.trials(best_first[:first]):
+    for _ in evaluator.trials(best_first[:first], timed_only=timed):
         pass
     rest = best_first[first:]
     for _ in evaluator.trials(generator.sample(rest, len(rest)), sampled=True):
         pass
+    if timed:
+        evaluator.measure_first(goal)
 
 
 def predict_candidates(

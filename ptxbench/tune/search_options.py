@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ptxbench.core.option import Opt
-from ptxbench.core.shared_options import TABLE, Seed, window_of
+from ptxbench.core.shared_options import TUNE_TABLE, Seed, window_of
 
 if TYPE_CHECKING:
     from ptxbench.tune.objective import Goal
@@ -39,11 +39,12 @@ class SearchOptions:
         alpha: Minimize alpha t + (1 - alpha) e instead; time t and energy e are relative to the first
             variant.
         power_limit_w: Leave out variants above this power (for --objective power-limited).
-        strategy: Search by estimate, random, guerreiro (block sizes in the order of their occupancy, for tune
+        strategy: Search by timed (time all that the budget allows, then measure the power of the estimate's
+            best five), estimate, random, guerreiro (block sizes in the order of their occupancy, for tune
             kernel), a way to tune clocks such as race-to-idle+clocks, or a strategy of Kernel Tuner such as
-            genetic_algorithm (default: estimate with --table or for time, else random).
+            genetic_algorithm (default: timed with a table, estimate for time, else random).
         budget: Try so many variants.
-        candidates: Estimate so many variants before the first is tried (for --strategy estimate).
+        candidates: Estimate so many variants before the first is tried (for --strategy timed or estimate).
         measure: Measure the energy of each variant, or only its time.
         prune: Only time a variant whose estimate is more than so many times the best.
     """
@@ -51,7 +52,7 @@ class SearchOptions:
     objective: Annotated[str, Opt(choices=_OBJECTIVES)] = "energy"
     alpha: Annotated[float | None, Opt(0, 1)] = None
     power_limit_w: Annotated[float | None, Opt(1, 10_000)] = None
-    table: Annotated[Path | str | None, TABLE] = None
+    table: Annotated[Path | str | None, TUNE_TABLE] = None
     strategy: str | None = None
     budget: Annotated[int, Opt(1, 100_000)] = 50
     candidates: Annotated[int, Opt(1, 100_000)] = 256
@@ -65,8 +66,8 @@ class SampleOptions:
     """How well the estimate is checked.
 
     Attributes:
-        sample: Draw so many of the budget at random, to see how well the estimate ranks (for --strategy
-            estimate).
+        sample: Draw so many of the budget at random, to see how well the estimate ranks (for --strategy timed
+            or estimate).
     """
 
     sample: Annotated[int, Opt(0, 100_000)] = 0

@@ -97,7 +97,7 @@ def require_strategy(name: str) -> None:
         InputError: Kernel Tuner is not installed, or has no such strategy.
     """
     if name not in STRATEGIES:
-        known = ", ".join(("estimate", "random", "guerreiro", *CLOCK_STRATEGIES, *STRATEGIES))
+        known = ", ".join(("timed", "estimate", "random", "guerreiro", *CLOCK_STRATEGIES, *STRATEGIES))
         raise InputError(f"no strategy is called {name!r}; there are {known}")
     _imported()
 

@@ -11,7 +11,7 @@ from ptxbench.tune.candidate import UNSET, Candidate, name_of
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import EnergyModel, OpcodeCount, Work, work_by_tiles
-from ptxbench.tune.outcome import PowerOutcome, Settled
+from ptxbench.tune.outcome import PowerOutcome, Settled, TrialStatus
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.variant import Problem, Variant
 
@@ -139,6 +139,11 @@ class Trial(PowerOutcome):
     def best_power_w(self) -> float:
         """Power as it was measured, or else estimated energy over time."""
         return self.best_energy_j / self.best_time_s if math.isnan(self.power_w) else self.power_w
+
+    @property
+    def as_timed(self) -> Trial:
+        """What was known of it when it was timed and no power was read."""
+        return replace(self, status=TrialStatus.OK, reason="", energy_j=_NAN, power_w=_NAN, steady_s=_NAN)
 
     def estimated_by(
         self, model: EnergyModel, problem: Problem | KernelProblem, time_s: float, temperature_c: float

@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ptxbench.core.errors import ArgumentError, InputError
-from ptxbench.core.gpu_info import GpuKind
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.model.atlas import open_atlas
+from ptxbench.model.default_table import default_table
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import default_run_path
+from ptxbench.storage.shipped import SHIPPED
 from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.blocks.search import search_blocks
 from ptxbench.tune.candidate import Candidate
@@ -37,7 +39,7 @@ from ptxbench.tune.trial import Trial
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import Core, Problem
 
-BY_ESTIMATE, AT_RANDOM, BY_BLOCKS = "estimate", "random", "guerreiro"
+TIMED, BY_ESTIMATE, AT_RANDOM, BY_BLOCKS = "timed", "estimate", "random", "guerreiro"
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,12 @@ class Tuning:
         problem: The product, or a user's kernel.
         goal: What is made small.
         options: How variants are tried.
-        strategy: "estimate", "random", "guerreiro", or a strategy of Kernel Tuner; "" for the first where
-            there is a table or time is the objective, or else the second.
+        strategy: "timed", "estimate", "random", "guerreiro", or a strategy of Kernel Tuner; "" for what
+            `usual_strategy` says.
         budget: Variants that are tried.
-        candidates: Variants that are predicted, for "estimate".
-        table: Run by which energy is estimated, or None.
+        candidates: Variants that are predicted, for "timed" and "estimate".
+        table: Run by which energy is estimated, or None: where no strategy is named either and power is
+            measured on a real GPU, the one that comes with ptxbench for it, if there is one.
         space: TOML file of the search space, or the name of one that ptxbench ships; None for the usual.
         prune: Variants whose estimated cost is over so many times the best one's are not measured; NaN: all
             are.
@@ -60,7 +63,8 @@ class Tuning:
         core: For a product, what multiplies; None: the usual for its type.
         variants: Names of the variants to try, and no others; (): the strategy chooses.
         beside: Library whose product is measured before and after the search; "": none is.
-        sample: Of the budget, variants that are drawn at random beside those that "estimate" puts first.
+        sample: Of the budget, variants that are drawn at random beside those that "timed" or "estimate" puts
+            first; the power of all of them is measured.
         axes: Clocks and power limits that each variant is tried at.
         allow_settings: Whether the user allowed that the GPU is set.
         base_mhz: Base clock, for the strategy that begins there; NaN: 54% of the highest.
@@ -140,8 +144,8 @@ def tune(
         raise InputError(
             f"{gpu.info.name} is a recorded run, which tunes nothing: name a real or simulated GPU"
         )
-    for_time = tuning.goal.objective is Objective.TIME
-    strategy = tuning.strategy or (BY_ESTIMATE if tuning.table or for_time else AT_RANDOM)
+    tuning = _with_own_table(tuning, gpu.info)
+    strategy = tuning.strategy or usual_strategy(tuning)
     _require_sense(tuning, strategy)
     subject, space = subject_of(gpu, tuning)
     chosen = _chosen(space, tuning.variants)
@@ -189,6 +193,32 @@ def tune(
     return Tuned(path, folder.manifest, trials, best, front, len(space.candidates), folder.beside, scale)
 
 
+def usual_strategy(tuning: Tuning) -> str:
+    """Return the strategy where none is named.
+
+    All are timed, and the power of the estimate's first is measured: of twelve kept searches that lost 0.1%
+    of the energy at most (docs/tuning.md). Where no power is wanted, or only that of some by another rule,
+    the estimate alone says what is tried.
+    """
+    if tuning.goal.objective is Objective.TIME:
+        return BY_ESTIMATE
+    if tuning.table is None:
+        return AT_RANDOM
+    return TIMED if tuning.options.power and math.isnan(tuning.prune) else BY_ESTIMATE
+
+
+def _with_own_table(tuning: Tuning, info: GpuInfo) -> Tuning:
+    """Return tuning that names no table and no strategy with the table of its GPU, if one comes along."""
+    wanted = tuning.options.power and tuning.goal.objective is not Objective.TIME
+    if tuning.table or tuning.strategy or tuning.variants or not wanted or info.kind is not GpuKind.REAL:
+        return tuning
+    try:
+        name, _ = default_table(lambda: (info.name, info.target))
+    except ArgumentError:
+        return tuning
+    return replace(tuning, table=SHIPPED[name])
+
+
 def _search(
     strategy: str,
     space: Space,
@@ -199,8 +229,9 @@ def _search(
 ) -> None:
     """Search by a strategy that takes clocks as it takes any other axis."""
     subject, seed = evaluator.bench.subject, tuning.options.seed
-    if strategy == BY_ESTIMATE:
-        search_by_estimate(space, evaluator, goal, seed, tuning.candidates, show, tuning.sample)
+    if strategy in (TIMED, BY_ESTIMATE):
+        timed = strategy == TIMED
+        search_by_estimate(space, evaluator, goal, seed, tuning.candidates, show, tuning.sample, timed=timed)
     elif strategy == AT_RANDOM:
         search_random(space, evaluator, seed)
     elif isinstance(subject, UserKernel) and strategy == BY_BLOCKS:
@@ -325,13 +356,12 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         InputError: The settings do not go together.
     """
     for_time = tuning.goal.objective is Objective.TIME
-    if strategy == BY_ESTIMATE and tuning.table is None and not for_time:
-        raise ArgumentError("strategy", "estimate needs a table to estimate by; give `table`")
+    _require_estimates(tuning, strategy)
     if not math.isnan(tuning.prune) and tuning.table is None:
         raise ArgumentError("prune", "needs a table to estimate by; give `table`")
     if strategy in CLOCK_STRATEGIES:
         _require_clocks(tuning, strategy)
-    elif strategy not in (BY_ESTIMATE, AT_RANDOM, BY_BLOCKS):
+    elif strategy not in (TIMED, BY_ESTIMATE, AT_RANDOM, BY_BLOCKS):
         require_strategy(strategy)
     if strategy == BY_BLOCKS and not isinstance(tuning.problem, KernelSpec):
         raise ArgumentError(
@@ -348,6 +378,14 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         raise ArgumentError("objective", "gflops-per-w needs a specification with [work] flops")
     if tuning.goal.objective is Objective.POWER_LIMITED and math.isnan(tuning.goal.power_limit_w):
         raise ArgumentError("objective", "power-limited needs `power_limit_w`")
+
+
+def _require_estimates(tuning: Tuning, strategy: str) -> None:
+    for_time = tuning.goal.objective is Objective.TIME
+    if strategy in (TIMED, BY_ESTIMATE) and tuning.table is None and not for_time:
+        raise ArgumentError("strategy", f"{strategy} needs a table to estimate by; give `table`")
+    if strategy == TIMED and (for_time or not tuning.options.power):
+        raise ArgumentError("strategy", "timed measures the power of some; take estimate for times alone")
 
 
 def _require_clocks(tuning: Tuning, strategy: str) -> None:

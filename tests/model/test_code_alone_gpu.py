@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import ptxbench
-from ptxbench.api.default_table import default_table
 from ptxbench.core.condition import OptLevel
 from ptxbench.devices.base import Launch, Parameter
+from ptxbench.model.default_table import default_table
 
 pytestmark = pytest.mark.gpu
 KERNELS = Path(__file__).parent / "kernels"

@@ -16,6 +16,7 @@ from ptxbench.sass.listing import disassemble, parse_listing
 
 KERNELS = Path(__file__).parent / "kernels"
 L2_BYTES = 50 * 2**20
+SMS = 132
 
 BODY = """
 .version 8.0
@@ -46,8 +47,34 @@ def traffic(code, *, grid=4096, block=256, trips=None, given=UNKNOWN_BYTES, l2_s
     launch = Launch.of(grid, block, "sm_90a")
     found = executions(kernel, trips or {}, launch=launch)
     times = {at: found.placed[f"{at:#x}"][1] for at in found.accesses}
-    result = traffic_of(found.accesses, times, launch, found.passes, l2_size, given)
+    result = traffic_of(found.accesses, times, launch, found.passes, l2_size, given, SMS)
     return result, dict(result.bytes_moved), dict(result.accesses)
+
+
+# Each of two loops reads the 64 KiB of a block; L2 is 50 MiB, and 1,056 blocks run at once.
+AGAIN = (
+    """
+    shl.b32 %r5, %r1, 14; add.u32 %r5, %r5, %r0; mul.wide.u32 %d2, %r5, 4; add.u64 %d3, %d0, %d2;
+    mov.u32 %r7, 0;
+"""
+    + "".join(
+        f"""
+    mov.u64 %d6, %d3; mov.u32 %r6, 0;
+L{n}: .pragma "nounroll"; ld.global.u32 %r8, [%d6]; {work} %r7, %r7, %r8; add.u64 %d6, %d6, 1024;
+    add.u32 %r6, %r6, 1; setp.lt.u32 %p0, %r6, 64; @%p0 bra L{n};
+"""
+        for n, work in ((1, "add.u32"), (2, "xor.b32"))
+    )
+    + "mul.wide.u32 %d4, %r3, 4; add.u64 %d5, %d1, %d4; st.global.u32 [%d5], %r7;"
+)
+
+
+@pytest.mark.parametrize(("l2_size", "times"), [(L2_BYTES, 2), (2 * L2_BYTES, 1)])
+def test_what_running_blocks_read_twice_comes_from_dram_twice_where_l2_cannot_hold_it(l2_size, times):
+    found, moved, _ = traffic(AGAIN, grid=2**13, l2_size=l2_size)
+    array, written = 2**13 * 2**16, 2**13 * 2**10
+    assert moved[Level.DRAM] == times * array + written
+    assert any("once for each loop" in note for note in found.notes) is (times == 2)
 
 
 def test_a_stream_moves_its_lines_once_through_every_level():

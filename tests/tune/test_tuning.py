@@ -11,6 +11,7 @@ import pytest
 from tune.fakes_tune import SMALL, TINY, VARIANT, ComputingGpu, FlatModel
 
 from ptxbench.core.errors import InputError
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.truth import opcode_energy_pj
@@ -23,7 +24,7 @@ from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.search import Evaluator, search_by_estimate
 from ptxbench.tune.space import load_axes, search_space
-from ptxbench.tune.tuning import Tuning, tune
+from ptxbench.tune.tuning import Tuning, tune, usual_strategy
 from ptxbench.tune.variant import DType, Form, Problem, Variant
 
 ENERGY = Goal(Objective.ENERGY)
@@ -195,6 +196,86 @@ def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path
     assert len(tried) == 3
     predicted = [bench.predict(build_kernel(t.variant, "sm_90a")).estimated_j for t in tried]
     assert predicted == sorted(predicted)
+
+
+def test_all_are_timed_and_the_power_of_the_estimate_s_first_alone_is_measured(
+    tmp_path: Path, tiny: Path
+) -> None:
+    gpu, options = SimulatedGpu(), BenchOptions(window_s=0.1)
+    bench = Bench(gpu, Gemm(SMALL), options, FlatModel())
+    folder = TuningFolder.create(tmp_path / "t", tuning_manifest(gpu, SMALL, options, "flat"))
+    space = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny))
+    search_by_estimate(space, Evaluator(bench, folder, 7, 2), ENERGY, 1, candidates=8, sample=1, timed=True)
+    held = list(folder.trials.values())
+    folder.close()
+    assert all(t.time_s > 0 and t.estimated_j > 0 for t in held)
+    first = sorted(held, key=lambda t: t.estimated_j)[:5]
+    drawn = [t for t in held if t.sampled]
+    assert len(drawn) == 1
+    measured = {t.name for t in held if t.energy_j > 0}
+    assert measured == {t.name for t in (*first, *drawn)}
+    assert {t.status for t in held if t.name not in measured} == {TrialStatus.PRUNED}
+    # What is resumed measures nothing again.
+    again = TuningFolder.reopen(tmp_path / "t")
+    Evaluator(bench, again, 7, 2).measure_first(ENERGY)
+    again.close()
+    assert list(again.trials.values()) == held
+
+
+def test_without_an_estimate_times_say_whose_power_is_measured(tmp_path: Path, tiny: Path) -> None:
+    gpu, options = SimulatedGpu(), BenchOptions(window_s=0.1)
+    bench = Bench(gpu, Gemm(SMALL), options, None)
+    folder = TuningFolder.create(tmp_path / "t", tuning_manifest(gpu, SMALL, options, ""))
+    evaluator = Evaluator(bench, folder, 6, 2)
+    variants = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny)).candidates[:6]
+    times = {t.name: t.time_s for t in evaluator.trials(variants, timed_only=True)}
+    evaluator.measure_first(ENERGY)
+    (left,) = [t.name for t in folder.trials.values() if not t.energy_j > 0]
+    assert times[left] == max(times.values())
+    folder.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "strategy"),
+    [
+        ({}, "random"),
+        ({"table": Path("run")}, "timed"),
+        ({"table": Path("run"), "prune": 1.1}, "estimate"),
+        ({"table": Path("run"), "options": BenchOptions(power=False)}, "estimate"),
+        ({"goal": Goal(Objective.TIME)}, "estimate"),
+    ],
+)
+def test_the_strategy_where_none_is_named(tiny: Path, change: dict[str, object], strategy: str) -> None:
+    assert usual_strategy(tuning(tiny, 1, **change)) == strategy
+
+
+def test_timed_needs_a_table_and_power(tmp_path: Path, tiny: Path) -> None:
+    with pytest.raises(InputError, match="timed needs a table"):
+        tune(SimulatedGpu(), tuning(tiny, 1, strategy="timed"), tmp_path / "t")
+    with pytest.raises(InputError, match="take estimate for times alone"):
+        tune(SimulatedGpu(), tuning(tiny, 1, strategy="timed", goal=Goal(Objective.TIME)), tmp_path / "t")
+
+
+def test_a_real_gpu_has_the_table_of_its_kind_and_another_has_none(
+    tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class RealGpu(SimulatedGpu):
+        @property
+        def info(self) -> GpuInfo:
+            return replace(super().info, kind=GpuKind.REAL, name=named)
+
+    def opened(path: Path, *_: object) -> None:
+        raise ValueError(path.name)
+
+    monkeypatch.setattr("ptxbench.tune.tuning.open_model", opened)
+    named = "NVIDIA H100 80GB HBM3"
+    with pytest.raises(ValueError, match="nvidia-h100"):
+        tune(RealGpu(), tuning(tiny, 1), tmp_path / "t")
+    # One that is named, or a strategy that is, is what is done.
+    with pytest.raises(ValueError, match="mine"):
+        tune(RealGpu(), tuning(tiny, 1, table=Path("mine")), tmp_path / "t")
+    with pytest.raises(InputError, match="estimate needs a table"):
+        tune(RealGpu(), tuning(tiny, 1, strategy="estimate"), tmp_path / "t")
 
 
 def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Path) -> None:

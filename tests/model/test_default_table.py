@@ -5,8 +5,8 @@ import re
 import pytest
 
 import ptxbench
-from ptxbench.api.default_table import default_table
 from ptxbench.core.errors import GpuError
+from ptxbench.model.default_table import default_table
 
 
 def nothing():
