@@ -78,6 +78,12 @@ class Quality:
         """Host time of timing and measuring power of every variant, over that of timing alone."""
         return (self.timing_wall_s + self.power_wall_s) / self.timing_wall_s
 
+    @property
+    def speedup_whole(self) -> float:
+        """The same with building, as if on one core, and comparing, which either way needs."""
+        besides_s = self.build_wall_s + self.check_wall_s + self.timing_wall_s
+        return (besides_s + self.power_wall_s) / besides_s
+
 
 def quality(trials: Sequence[Trial]) -> Quality:
     """Compare estimates with measurements.
@@ -99,7 +105,7 @@ def quality(trials: Sequence[Trial]) -> Quality:
     chosen = min(first, key=lambda t: t.energy_j, default=None)
     return Quality(
         variants=len(measured),
-        spearman=_rank_correlation(estimated),
+        spearman=rank_of(estimated, attrgetter("estimated_j")),
         mean_error=_mean([abs(t.estimated_j / t.energy_j - 1) for t in estimated]),
         best_j=best.energy_j,
         chosen_j=chosen.energy_j if chosen else math.nan,
@@ -170,8 +176,8 @@ def ranking(trials: Sequence[Trial]) -> Ranking | None:
     return Ranking(
         variants=len(used),
         sampled=used is drawn,
-        estimate=_spearman([(t.estimated_j, t.energy_j) for t in used]),
-        time=_spearman([(t.time_s, t.energy_j) for t in used]),
+        estimate=rank_of(used, attrgetter("estimated_j")),
+        time=rank_of(used, attrgetter("time_s")),
         estimate_error=_mean([abs(t.estimated_j / t.energy_j - 1) for t in used]),
         time_error=_mean([abs(power_w * t.time_s / t.energy_j - 1) for t in used]),
         constant_error=_mean([abs(energy_j / t.energy_j - 1) for t in used]),
@@ -205,9 +211,10 @@ def choices(trials: Sequence[Trial], few: int = 5) -> tuple[Choice, ...]:
         few: How many variants are measured by the ways that rank first; and by drawing at random.
 
     Returns:
-        Reading power of all; the fastest, and the least estimate, by short timings of all; the best of the
-        few that the estimate from code alone, or the modelled time, puts first; and of as many drawn at
-        random. A way is left out where its figure is not known. () where no energy was measured.
+        Reading power of all; the fastest, and the least estimate, by short timings of all, and the best of
+        the few that each puts first; the best of the few that the estimate from code alone, or the modelled
+        time, puts first; and of as many drawn at random. A way is left out where its figure is not known. ()
+        where no energy was measured.
     """
     measured = sorted((t for t in trials if t.ok and math.isfinite(t.energy_j)), key=lambda t: t.energy_j)
     if not measured:
@@ -225,9 +232,11 @@ def choices(trials: Sequence[Trial], few: int = 5) -> tuple[Choice, ...]:
         ("time of all", attrgetter("time_s")),
         ("estimate by the time of all", attrgetter("estimated_j")),
     ):
-        known = [t for t in measured if math.isfinite(figure(t))]
-        if known:
-            found.append(chosen(way, min(known, key=figure), timed_s))
+        first = sorted((t for t in measured if math.isfinite(figure(t))), key=figure)[:few]
+        if first:
+            found.append(chosen(way, first[0], timed_s))
+            best = min(first, key=lambda t: t.energy_j)
+            found.append(chosen(f"{way}, then power of {few}", best, timed_s + sum(map(_power_s, first))))
     for way, figure in (
         (f"estimate from code, then power of {few}", attrgetter("foreseen_j")),
         (f"modelled time, then power of {few}", attrgetter("modelled_s")),
@@ -258,16 +267,12 @@ def _power_s(trial: Trial) -> float:
     return trial.power_wall_s if math.isfinite(trial.power_wall_s) else 0.0
 
 
-def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
-    """Return the rank correlation; NaN where one side is constant."""
-    left, right = zip(*pairs, strict=True)
-    if len(set(left)) < 2 or len(set(right)) < 2:
+def rank_of(trials: Sequence[Trial], figure: Callable[[Trial], float]) -> float:
+    """Return the rank correlation (Spearman) of a figure and measured energy; NaN where one is constant."""
+    pairs = [(figure(t), t.energy_j) for t in trials]
+    if any(len(set(side)) < 2 for side in zip(*pairs, strict=True)) or len(pairs) < 2:
         return math.nan
-    return rank_correlation(left, right)
-
-
-def _rank_correlation(trials: Sequence[Trial]) -> float:
-    return _spearman([(t.estimated_j, t.energy_j) for t in trials]) if len(trials) > 1 else math.nan
+    return rank_correlation(*zip(*pairs, strict=True))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,0 +1,198 @@
+"""Work the figures of docs/tuning.md out again from kept searches and the shipped tables, and write them.
+
+    python runners/refresh_tuning.py
+
+Needs no GPU, and takes a minute. Energies are those that were measured; estimates are those of the tables as
+they are now, with the work and the short timings that the searches keep. A search of an H100 is estimated by
+`h100`, one of an H200 by `h200`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from fit_model import ROOT, table
+from page_blocks import with_block
+
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.model.atlas import open_atlas
+from ptxbench.model.estimate import Machine
+from ptxbench.model.kept_nulls import Form, null_machine
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.shipped import SHIPPED
+from ptxbench.tune.evaluate import choices, estimated_again, quality, rank_of, ranking
+from ptxbench.tune.folder import TuningFolder
+from ptxbench.tune.model_energy import ModelEnergy
+from ptxbench.tune.repeats import FIRST
+from ptxbench.tune.trial import Trial
+
+PAGE = ROOT / "docs" / "tuning.md"
+RESULTS = ROOT / "results"
+# Each kept search of ten variants and more by what the page calls it.
+SEARCHES = {
+    "GEMM f32, H200": "nvidia-h200/gemm/f32",
+    "GEMM f64, H200": "nvidia-h200/gemm/f64",
+    "GEMM f32, the estimate's first, H200": "nvidia-h200/gemm-best/f32",
+    "GEMM f16, the estimate's first, H200": "nvidia-h200/gemm-best/f16",
+    "GEMM f16, mma.sync": "nvidia-h100/tunings/gemm-f16-mma",
+    "GEMM f16, wgmma": "nvidia-h100/tunings/gemm-f16-wgmma",
+    "GEMM f64, tensor cores": "nvidia-h100/tunings/gemm-f64-mma",
+    "GEMM f64, the paper's space": "nvidia-h100/tunings/gemm-beast",
+    "n-body": "nvidia-h100/tunings/nbody",
+    "n-body, another board": "nvidia-h100/tunings/nbody-2",
+    "stencil": "nvidia-h100/tunings/stencil",
+    "reduction": "nvidia-h100/tunings/reduction",
+}
+H200 = tuple(SEARCHES)[:4]
+OWN_KERNELS = ("n-body", "stencil", "reduction")
+THE_TABLE = "the table"
+_MODELS = {Form.CONSTANT: "one energy for all opcodes", Form.NOTHING: "no energy of opcodes"}
+
+
+@dataclass(frozen=True)
+class Search:
+    """A kept search.
+
+    Attributes:
+        name: What the page calls it.
+        trials: What was measured, estimated by each model.
+    """
+
+    name: str
+    trials: dict[str, tuple[Trial, ...]]
+
+    @property
+    def measured(self) -> tuple[Trial, ...]:
+        """Trials that have an energy, estimated by the table."""
+        return _measured(self.trials[THE_TABLE])
+
+
+def read_search(name: str) -> Search:
+    """Return a kept search with the estimates of the table, and of models that know less.
+
+    Raises:
+        InputError: Its folder is none.
+    """
+    folder = TuningFolder.read(RESULTS / SEARCHES[name])
+    gpu, part = folder.manifest.gpu, folder.manifest.part
+    of_gpu = next(one for one in SHIPPED if one.upper() in gpu.name)
+    atlas = open_atlas(of_gpu)
+    machines: dict[str, Machine] = {THE_TABLE: atlas.machine}
+    for null in atlas.nulls.nulls:
+        if null.form in _MODELS:
+            machines[_MODELS[null.form]] = null_machine(null, atlas.opcode_energies, atlas.machine)
+    held, _ = folder.believed()
+    pattern, full_mhz = part.options.pattern, gpu.max_sm_clock_mhz
+    return Search(
+        name,
+        {
+            model: estimated_again(held, part.problem, ModelEnergy(machine, pattern, full_mhz))
+            for model, machine in machines.items()
+        },
+    )
+
+
+def main() -> int:
+    """Work out and write."""
+    searches = {name: read_search(name) for name in SEARCHES}
+    page = PAGE.read_text(encoding="utf-8")
+    for name, block in blocks(searches).items():
+        page = with_block(page, name, block)
+    write_text(PAGE, page)
+    return 0
+
+
+def blocks(searches: dict[str, Search]) -> dict[str, str]:
+    """Return every block of the page by its name, in Markdown."""
+    return {
+        "first-five": _first_five(searches.values()),
+        "ranks": _ranks(searches.values()),
+        "gemm-h200": _gemm([searches[name] for name in H200]),
+        "adds": _adds([searches[name] for name in OWN_KERNELS]),
+        "ways": _ways([searches[name] for name in OWN_KERNELS]),
+    }
+
+
+def loss(trials: Sequence[Trial], figure: Callable[[Trial], float]) -> float:
+    """Return how much more than the least energy the best of the first five by a figure takes, relative."""
+    first = sorted(trials, key=figure)[:FIRST]
+    return min(t.energy_j for t in first) / min(t.energy_j for t in trials) - 1
+
+
+def _first_five(searches: Sequence[Search]) -> str:
+    rows = []
+    for one in searches:
+        losses = [loss(one.measured, attrgetter("time_s"))]
+        losses += [loss(_measured(trials), attrgetter("estimated_j")) for trials in one.trials.values()]
+        rows.append([one.name, str(len(one.measured)), *(f"{100 * lost:.1f}%" for lost in losses)])
+    models = next(iter(searches)).trials
+    return table(("search", "variants", "by time alone", *(f"by {model}" for model in models)), rows)
+
+
+def _ranks(searches: Sequence[Search]) -> str:
+    rows = []
+    for one in searches:
+        ranks = [rank_of(one.measured, attrgetter("time_s"))]
+        ranks += [rank_of(_measured(trials), attrgetter("estimated_j")) for trials in one.trials.values()]
+        rows.append([one.name, *(f"{rank:.2f}" for rank in ranks)])
+    models = next(iter(searches)).trials
+    return table(("search", "time alone", *models), rows)
+
+
+def _gemm(searches: Sequence[Search]) -> str:
+    found = [quality(one.trials[THE_TABLE]) for one in searches]
+    known = [ranking(one.trials[THE_TABLE]) for one in searches]
+    rows = [
+        ["variants measured", *(str(q.variants) for q in found)],
+        ["of them at the power limit", *(str(q.capped) for q in found)],
+        ["rank correlation (Spearman) with measured energy", *(f"{q.spearman:.3f}" for q in found)],
+        ["mean error of the estimates", *(f"{q.mean_error:.1%}" for q in found)],
+        ["mean error of one power times time", *(f"{r.time_error:.1%}" if r else "" for r in known)],
+        ["best of the estimator's first ten, over the best", *(f"{q.chosen_loss:.1%}" for q in found)],
+        ["the fastest, over the best", *(f"{q.fastest_loss:.1%}" for q in found)],
+        ["building, one core, s", *(f"{q.build_wall_s:.0f}" for q in found)],
+        ["comparing and short timings, s", *(f"{q.check_wall_s + q.timing_wall_s:.1f}" for q in found)],
+        ["power windows, s", *(f"{q.power_wall_s:.1f}" for q in found)],
+        ["power of all, over short timings of all", *(f"{q.speedup:.0f} times" for q in found)],
+        ["the same with building and comparing", *(f"{q.speedup_whole:.1f} times" for q in found)],
+    ]
+    return table(("", *(one.name.removesuffix(", H200") for one in searches)), rows)
+
+
+def _adds(searches: Sequence[Search]) -> str:
+    found = [ranking(one.trials[THE_TABLE]) for one in searches]
+    known = [one for one in found if one is not None]
+    rows = [
+        ["variants drawn at random", *(str(one.variants) for one in known)],
+        ["rank correlation, estimate", *(f"{one.estimate:.2f}" for one in known)],
+        ["rank correlation, time alone", *(f"{one.time:.2f}" for one in known)],
+        ["mean error, estimate", *(f"{one.estimate_error:.1%}" for one in known)],
+        ["mean error, one power times time", *(f"{one.time_error:.1%}" for one in known)],
+        ["mean error, one energy for all", *(f"{one.constant_error:.1%}" for one in known)],
+    ]
+    return table(("", *(one.name for one in searches)), rows)
+
+
+def _ways(searches: Sequence[Search]) -> str:
+    found = [{one.way: one for one in choices(search.trials[THE_TABLE])} for search in searches]
+    rows = []
+    for way in found[0]:
+        cells = [f"{100 * of[way].loss:.1f}%, {of[way].gpu_s:.1f} s" if way in of else "" for of in found]
+        rows.append([way, *cells])
+    return table(("", *(one.name for one in searches)), rows)
+
+
+def _measured(trials: Sequence[Trial]) -> tuple[Trial, ...]:
+    return tuple(t for t in trials if t.ok and math.isfinite(t.energy_j) and math.isfinite(t.estimated_j))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"refresh_tuning: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
