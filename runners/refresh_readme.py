@@ -12,22 +12,26 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from itertools import product
 from pathlib import Path
 from unittest.mock import patch
 
 from page_blocks import with_block
 
+from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
 from ptxbench.core.condition import ARAFA, ARRAY_PATTERNS, DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.report.cost import Cost, costs_text, find_costs
@@ -65,6 +69,12 @@ _ONE_IS = {
     "`fma.rn.f64`": ", 2 flops",
     "`fma.rn.f16x2`": ", 4 flops",
     "`ld.global.u32`": ", 4 bytes: a hit in L1, at the address that the load before gave",
+}
+# The instruction that the kernels of a roofline compute with.
+_OF_ROOFLINE = {
+    "mma-f16": "mma.m16n8k16.f32.f16.f16.f32",
+    "mma-tf32": "mma.m16n8k8.f32.tf32.tf32.f32",
+    "mma-f64": "mma.m16n8k4.f64.f64.f64.f64",
 }
 _COLUMNS = 90
 ROOT = Path(__file__).parents[1]
@@ -105,6 +115,8 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
         ("README.md", "verify"): printed("verify", "fma.rn.f32", "popc.b32", "--target", "sm_90a"),
         ("docs/accuracy.md", "tensor"): flop_table(),
         ("docs/accuracy.md", "imprecise"): imprecise_rows(),
+        ("docs/accuracy.md", "coverage"): coverage_table(),
+        ("docs/accuracy.md", "tensor-roofline"): tensor_roofline_table(),
         ("docs/howto/look_up.md", "example"): cost_example(),
     }
 
@@ -147,6 +159,66 @@ def imprecise_rows() -> str:
     for name in SHIPPED:
         statuses = [row.status for row in open_atlas(name).rows if row.status.has_number]
         lines.append(f"| `{name}` | {len(statuses):,} | {statuses.count(Status.IMPRECISE)} |")
+    return "\n".join(lines) + "\n"
+
+
+def coverage_table() -> str:
+    """Return how many forms of each category have a number on each GPU, and on two boards, in Markdown."""
+    target = find_target("sm_90a")
+    heads = [f"{name.upper()} {what}" for name in SHIPPED for what in ("-O3", "-O0", "zeros", "two boards")]
+    lines = [f"| category | can be measured at -O3 | {' | '.join(heads)} |", "| --- |" + " ---: |" * 9]
+    forms: dict[str, set[str]] = {}
+    for row in load_catalogue():
+        form = row.forms(OptLevel.O3)[-1]
+        if row.exists_on(target) and not row.refusal(OptLevel.O3, target.name, form):
+            forms.setdefault(row.category, set()).add(row.name)
+    known = [_known(open_atlas(name)) for name in SHIPPED]
+    for category, names in [*forms.items(), ("all", set().union(*forms.values()))]:
+        counts = [
+            len({one.instruction for one in of_gpu if fits(one) and category in ("all", one.category)})
+            for of_gpu in known
+            for fits in _COVERED
+        ]
+        cells = " | ".join(f"{count:,}" for count in counts)
+        lines.append(f"| {category} | {len(names):,} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def _known(atlas: Atlas) -> list[Cost]:
+    """Return the dynamic rows of a table that have a number."""
+    costs = find_costs("*", [atlas])
+    return [one for one in costs if one.protocol == DYNAMIC and Status(one.status).has_number]
+
+
+# What the columns of the coverage are: at -O3, at -O0, zeros, and at -O3 on two boards or more.
+_COVERED: tuple[Callable[[Cost], bool], ...] = (
+    lambda one: (one.opt_level, one.operands) == (OptLevel.O3, Pattern.RANDOM),
+    lambda one: (one.opt_level, one.operands) == (OptLevel.O0, Pattern.RANDOM),
+    lambda one: one.operands == Pattern.ZEROS,
+    lambda one: (one.opt_level, one.operands) == (OptLevel.O3, Pattern.RANDOM) and one.boards > 1,
+)
+
+
+def tensor_roofline_table() -> str:
+    """Return tensor products beside the flop of a roofline of the same instruction, in Markdown."""
+    lines = [
+        "| | row, pJ/flop | at MHz | at 1,980 MHz | roofline, pJ/flop |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for (kind, name), (gpu, home) in product(_OF_ROOFLINE.items(), SHIPPED.items()):
+        run = ROOT / "results" / home.name / "roofline" / kind
+        if not run.exists():
+            continue
+        cost, flops = _at_o3(name, open_atlas(gpu), Pattern.RANDOM), _operations(name)
+        fitted = json.loads((run / "roofline.json").read_text(encoding="utf-8"))["energies"]
+        flop = next(one["value"] for one in fitted if one["name"] == kind)
+        cells = (
+            f"{cost.energy_pj / flops:.3f} ± {cost.ci95_pj / flops:.3f}",
+            f"{cost.clock_mhz:,.0f}",
+            f"{cost.reference_pj / flops:.3f} ± {cost.reference_ci95_pj / flops:.3f}",
+            f"{flop['value']:.3f} ± {flop['uncertainty']:.3f}",
+        )
+        lines.append(f"| {gpu.upper()}, `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
