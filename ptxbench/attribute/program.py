@@ -41,6 +41,7 @@ from ptxbench.attribute.launches import (
     read_launches,
 )
 from ptxbench.attribute.powers import Expected
+from ptxbench.attribute.rank import Rank
 from ptxbench.attribute.recorded import (
     BoardFacts,
     ProgramManifest,
@@ -144,6 +145,7 @@ def record_program(
     replay_after: int | None = None,
     out: Path | None = None,
     idle_s: float = 0.0,
+    rank: Rank | None = None,
 ) -> RecordedProgram:
     """Run a command and return what was recorded of it.
 
@@ -160,6 +162,7 @@ def record_program(
         replay_after: After how many launches of a process, in the place of its end.
         out: The run's folder, empty; None: nothing outlives this process.
         idle_s: For how long the idle power is measured before the command begins.
+        rank: Which rank of a job it is.
 
     Raises:
         CommandNotRunError: The command could not be started.
@@ -185,7 +188,7 @@ def record_program(
         clock.sleep_s(idle_s)
         start_ns = clock.now_ns()
         if kept is not None:
-            kept.begin(_begun(words, start_ns, boards, folder, not_followed, idle_ns))
+            kept.begin(_begun(words, start_ns, boards, folder, not_followed, idle_ns, rank))
         code = run_child(words, environment, _last_words(out))
         end_ns = clock.now_ns()
         log = read_launches(folder, end_ns)
@@ -210,6 +213,7 @@ def record_program(
         not_followed=not_followed,
         is_simulated=not boards[0].is_device,
         idle_ns=idle_ns,
+        rank=rank,
     )
     return RecordedProgram(manifest, recorded, log)
 
@@ -237,6 +241,7 @@ def _begun(
     folder: Path,
     not_followed: str,
     idle_ns: int,
+    rank: Rank | None,
 ) -> ProgramManifest:
     """Return the manifest of a run that begins."""
     return program_manifest(
@@ -248,6 +253,7 @@ def _begun(
         not_followed=not_followed,
         is_simulated=not boards[0].is_device,
         idle_ns=idle_ns,
+        rank=rank,
     )
 
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from ptxbench.api.board_readings import BoardReadings, compare_gated, gated
 from ptxbench.attribute.launches import GatheredLaunches, Index, Launches, LaunchLog, weighted_by_time
 from ptxbench.attribute.ranges import RangeKind, join_ranges
+from ptxbench.attribute.rank import Rank
 from ptxbench.attribute.replay.program_log import ProcessReplay
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
@@ -103,6 +104,7 @@ class ProgramPart:
         counts: How many of each unit, such as tokens, the program said to have made.
         idle_ns: From when on the board was idle before the run, for its idle power, host time; 0: not kept.
         replays: What processes launched again when they were over.
+        rank: Which rank of a job it was, None where it was none.
     """
 
     is_simulated: bool
@@ -121,6 +123,7 @@ class ProgramPart:
     counts: Mapping[str, float] = field(default_factory=dict)
     idle_ns: int = 0
     replays: tuple[ProcessReplay, ...] = ()
+    rank: Rank | None = None
 
     @property
     def idle(self) -> KernelWindow | None:
@@ -225,6 +228,7 @@ def program_manifest(
     not_followed: str = "",
     is_simulated: bool = False,
     idle_ns: int = 0,
+    rank: Rank | None = None,
 ) -> ProgramManifest:
     """Return the manifest of a run that is over.
 
@@ -237,6 +241,7 @@ def program_manifest(
         not_followed: Why kernels were not followed.
         is_simulated: Whether the GPU is simulated.
         idle_ns: From when on the board was idle before the run, host time; 0: not kept.
+        rank: Which rank of a job it was.
     """
     part = ProgramPart(
         is_simulated=is_simulated,
@@ -247,6 +252,7 @@ def program_manifest(
         boards=tuple(boards),
         not_followed=not_followed,
         idle_ns=idle_ns,
+        rank=rank,
         **log_facts(log),
     )
     kind = GpuKind.SIMULATED if is_simulated else GpuKind.REAL

@@ -64,7 +64,8 @@ def command(options: _Options) -> None:
     Folders of `ptxbench roofline run` have a page of their own with --format html: interactive figures, with
     the runs side by side. `ptxbench roofline show` prints them. A folder that `ptxbench.profile` wrote is
     printed as the kernels of its step, as text, json or html; where they do not add up, the exit code is 1.
-    One of `ptxbench calibrate` is printed as text or json.
+    One of `ptxbench calibrate` is printed as text or json, and so is one that the ranks of a job wrote by
+    `ptxbench run`: summed up, and compared.
 
     --opcodes says of each opcode whether the kernels determine its energy, with its standard error, and lists
     rows whose direct difference disagrees with it. It reads a solution that the run keeps; --store takes a
@@ -144,6 +145,8 @@ def _report_no_table(options: _Options, form: str) -> bool:
     from ptxbench.storage.folder_kind import Kind, kind_of
 
     kinds = [kind_of(run)[0] for run in options.runs]
+    if kinds == [None] and _report_job(options, form):
+        return True
     if Kind.CALIBRATION in kinds:
         _report_calibration(options, form)
     elif Kind.PROFILE in kinds:
@@ -156,6 +159,26 @@ def _report_no_table(options: _Options, form: str) -> bool:
         raise click.UsageError("--flame is for a profile of a step; `ptxbench run` has one of its own.")
     else:
         return False
+    return True
+
+
+def _report_job(options: _Options, form: str) -> bool:
+    """Print what the ranks of a job took, and return whether the folder is one of a job."""
+    import json
+
+    from ptxbench.attribute.job import document, lines, load_job
+    from ptxbench.core.errors import InputError
+    from ptxbench.report.text_table import output_width
+
+    (run,) = options.runs
+    job = load_job(run)
+    if job is None:
+        return False
+    if form not in ("text", "json") or options.plot is not None or options.flame is not None:
+        raise InputError(f"{run} is a job of several ranks: it is text or --json")
+    width = output_width() if options.out is None else None
+    whole = json.dumps(document(job), indent=1) if form == "json" else "\n".join(lines(job, width=width))
+    _give(whole, form, options.out)
     return True
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -24,6 +25,7 @@ from ptxbench.core.wrap import width_of
 if TYPE_CHECKING:
     from ptxbench.attribute.powers import Expected
     from ptxbench.attribute.program import ProgramEnergy
+    from ptxbench.attribute.rank import Rank
     from ptxbench.attribute.recorded import RecordedProgram
     from ptxbench.attribute.replay.profile import Profile
 
@@ -92,13 +94,20 @@ def command(options: _Options) -> int:
     The command keeps its input, output and exit code (128 + n where signal n ended it). The report follows on
     standard error; --json makes it JSON. The energy is that of the whole board, idle power included.
     No GPU is set. Kernels need a C compiler and CUPTI; without them the whole run is measured.
+
+    Started by torchrun, mpirun or srun, each rank measures its own GPU, and writes a folder of its own into
+    that of --out; `ptxbench report` sums and compares them.
     """
     from ptxbench.attribute.child import CommandNotRunError
     from ptxbench.attribute.program import energy_of
+    from ptxbench.attribute.rank import rank_of
     from ptxbench.attribute.replay.of_program import program_profiles
     from ptxbench.attribute.unfinished import forget_unfinished
 
     _check_usage(options)
+    rank = rank_of(os.environ) if options.kept is None else None
+    if rank is not None:
+        options = _of_rank(options, rank)
     _check_table(options.table, options.ncu)
     _check_files(options.trace, options.html, options.flame)
     replays = _replays(options.replayed)
@@ -106,7 +115,7 @@ def command(options: _Options) -> int:
     if out is not None:
         _make_folder(out)
     try:
-        recorded = _kept(options.kept, options.spec) if options.kept is not None else _record(options)
+        recorded = _kept(options.kept, options.spec) if options.kept is not None else _record(options, rank)
     except CommandNotRunError as error:
         if out is not None:
             forget_unfinished(out)
@@ -149,7 +158,10 @@ def _show(
         return
     width = width_of(sys.stderr)
     inner = None if width is None else width - len(_PREFIX)
-    _say([*lines(program, profiles, width=inner), *method_lines(energies, inner)])
+    rank = recorded.facts.rank
+    before = "" if rank is None else f"rank {rank.number}: "
+    said = [*lines(program, profiles, width=inner), *method_lines(energies, inner)]
+    _say([f"{before}{line}" for line in said])
 
 
 def _kept(folder: Path, spec: str | None) -> RecordedProgram:
@@ -168,13 +180,23 @@ def _kept(folder: Path, spec: str | None) -> RecordedProgram:
     return replay(recorded, SimulatedGpu(*find_board(board or "h200")))
 
 
-def _record(options: _Options) -> RecordedProgram:
+def _of_rank(options: _Options, rank: Rank) -> _Options:
+    """Return the options of a rank: a folder of its own, and no files that every rank would write."""
+    if any(path is not None for path in (options.trace, options.html, options.flame)):
+        raise click.UsageError(
+            f"Each of the {rank.size} ranks of {rank.launcher} would write --trace, --html and --flame: leave"
+            " them out, and take them of a kept rank by `ptxbench run --from FOLDER/rank-0`."
+        )
+    return options if options.out is None else replace(options, out=options.out / rank.folder)
+
+
+def _record(options: _Options, rank: Rank | None) -> RecordedProgram:
     from ptxbench.api.board import open_boards
     from ptxbench.attribute.program import record_program
     from ptxbench.devices.select import named_gpus
 
     # The numbers of `ptxbench gpus`, as everywhere in the command line; not those of CUDA.
-    specs = None if options.spec is None else [gpu.spec for gpu in named_gpus(options.spec)]
+    specs = _own_gpus(rank) if options.spec is None else [gpu.spec for gpu in named_gpus(options.spec)]
     return record_program(
         open_boards(specs),
         options.words,
@@ -185,7 +207,18 @@ def _record(options: _Options) -> RecordedProgram:
         replay_after=options.replay_after,
         out=options.out,
         idle_s=options.idle or 0.0,
+        rank=rank,
     )
+
+
+def _own_gpus(rank: Rank | None) -> list[str] | None:
+    """Return the GPUs of a rank of a job; None for all that are visible."""
+    if rank is None:
+        return None
+    from ptxbench.attribute.rank import own_gpus
+    from ptxbench.devices.visible import Machine
+
+    return own_gpus(rank, [board.uuid for board in Machine().usable()])
 
 
 def _check_usage(options: _Options) -> None:

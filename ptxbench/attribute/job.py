@@ -1,0 +1,353 @@
+"""A job of several ranks, each with a run of its own below one folder: summed up, and compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from ptxbench.attribute.attribution import NO_KERNEL
+from ptxbench.attribute.baseline import read_energy
+from ptxbench.attribute.demangle import shortened
+from ptxbench.attribute.program import energy_of
+from ptxbench.attribute.rank import Rank, rank_folders
+from ptxbench.attribute.recorded import RUN, ProgramManifest
+from ptxbench.attribute.report import document as program_document
+from ptxbench.attribute.unfinished import BEGUN, load_unfinished
+from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import finite
+from ptxbench.report.text_table import Column, Kind, render_table
+from ptxbench.storage import folder_kind
+from ptxbench.storage.manifest import read_manifest
+
+_REPORT = "energy.json"
+# A rank that takes so much more or less than the one in the middle is named.
+_UNLIKE = 0.05
+_LONGEST_NAME = 60
+_RANK_HEAD = (
+    Column("rank", Kind.NUMBER),
+    Column("host"),
+    *(Column(heading, Kind.NUMBER) for heading in ("J", "J (95% interval)", "mean W", "s", "in kernels")),
+    Column("beside the middle", Kind.NUMBER),
+    Column("GPU"),
+)
+_KERNEL_HEAD = (
+    *(Column(heading, Kind.NUMBER) for heading in ("J", "share", "J by rank", "s", "calls", "ranks")),
+    Column("kernel"),
+)
+
+
+@dataclass(frozen=True)
+class RankEnergy:
+    """What one rank took.
+
+    Attributes:
+        rank: Which one.
+        uuids: The GPUs that it read.
+        report: What its `energy.json` holds.
+        is_whole: Whether it was kept to its end.
+    """
+
+    rank: Rank
+    uuids: tuple[str, ...]
+    report: Mapping[str, Any]
+    is_whole: bool
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of its GPUs, J; NaN where it is not known."""
+        found = self.report["energy_j"]
+        return math.nan if found is None else float(found)
+
+    @property
+    def interval_j(self) -> tuple[float, float]:
+        """Its 95% interval, J: the sum of those of its GPUs."""
+        ends = [gpu["interval_j"] for gpu in self.report["gpus"]]
+        low_j, high_j = (sum(math.nan if one[i] is None else one[i] for one in ends) for i in (0, 1))
+        return low_j, high_j
+
+    @property
+    def time_s(self) -> float:
+        """How long it ran, s."""
+        return float(self.report["time_s"])
+
+    @property
+    def in_kernels(self) -> float:
+        """Share of its energy while kernels ran; NaN where it is not known."""
+        rows = self.report["kernels"]
+        idle_j = sum(row["energy_j"] or 0.0 for row in rows if row["kernels"] == [NO_KERNEL])
+        return 1 - idle_j / self.energy_j if rows and self.energy_j > 0 else math.nan
+
+
+@dataclass(frozen=True)
+class KernelOfRanks:
+    """What a kernel took of a job.
+
+    Attributes:
+        name: Its name.
+        by_rank_j: Its energy in each rank that ran it, J.
+        time_s: Its time in all of them, s.
+        calls: How often it ran in all of them.
+    """
+
+    name: str
+    by_rank_j: Mapping[int, float]
+    time_s: float
+    calls: int
+
+    @property
+    def energy_j(self) -> float:
+        """Its energy in all ranks, J."""
+        return sum(self.by_rank_j.values())
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the ranks of a job took.
+
+    Attributes:
+        ranks: Those that wrote something, in order.
+        missing: The numbers of those that did not.
+    """
+
+    ranks: tuple[RankEnergy, ...]
+    missing: tuple[int, ...]
+
+    @property
+    def counted(self) -> tuple[RankEnergy, ...]:
+        """The ranks whose GPUs no other one has read for longer: each GPU counts once."""
+        kept: list[RankEnergy] = []
+        taken: set[str] = set()
+        for one in sorted(self.ranks, key=lambda one: -one.time_s):
+            own = {uuid for uuid in one.uuids if uuid}
+            if not own or not own <= taken:
+                kept.append(one)
+            taken |= own
+        return tuple(sorted(kept, key=lambda one: one.rank.number))
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of all GPUs, J; NaN where that of one is not known."""
+        return sum(one.energy_j for one in self.counted)
+
+    @property
+    def interval_j(self) -> tuple[float, float]:
+        """Its 95% interval, J, as if all errors went the same way."""
+        low_j, high_j = (sum(one.interval_j[i] for one in self.counted) for i in (0, 1))
+        return low_j, high_j
+
+    @property
+    def time_s(self) -> float:
+        """How long the rank ran that ran longest, s."""
+        return max(one.time_s for one in self.ranks)
+
+    @property
+    def units(self) -> dict[str, float]:
+        """How many of each unit, such as tokens, the ranks counted in all."""
+        found: dict[str, float] = {}
+        for one in self.ranks:
+            for unit, each in one.report.get("units", {}).items():
+                found[unit] = found.get(unit, 0.0) + each["count"]
+        return found
+
+    @property
+    def kernels(self) -> tuple[KernelOfRanks, ...]:
+        """What each kernel took, the largest first."""
+        by_name: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+        for one in self.counted:
+            for name, row in _plain_rows(one.report["kernels"]):
+                by_name.setdefault(name, []).append((one.rank.number, row))
+        found = []
+        for name, rows in by_name.items():
+            by_rank_j: dict[int, float] = {}
+            for number, row in rows:
+                by_rank_j[number] = by_rank_j.get(number, 0.0) + (row["energy_j"] or 0.0)
+            time_s, calls = (sum(row[what] for _, row in rows) for what in ("time_s", "calls"))
+            found.append(KernelOfRanks(name, by_rank_j, time_s, calls))
+        return tuple(sorted(found, key=lambda one: -one.energy_j))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What else to know, a sentence each."""
+        said = []
+        if self.missing:
+            said.append(f"{_numbers(self.missing)} wrote nothing: what they took is not in the sum")
+        early = [one.rank.number for one in self.ranks if not one.is_whole]
+        if early:
+            said.append(f"{_numbers(early)} did not end while they were measured: what is known counts")
+        failed = [one.rank.number for one in self.ranks if one.report["exit_code"]]
+        if failed:
+            said.append(f"{_numbers(failed)} failed")
+        shared = [one.rank.number for one in self.ranks if one not in self.counted]
+        if shared:
+            said.append(
+                f"{_numbers(shared)} read GPUs that another rank read as well: each GPU counts once, and the"
+                " kernels of both are in its energy"
+            )
+        middle_j = self.middle_j
+        unlike = [
+            f"rank {one.rank.number} took {one.energy_j / middle_j - 1:+.1%} beside the middle"
+            for one in self.counted
+            if len(self.counted) > 2 and abs(one.energy_j / middle_j - 1) > _UNLIKE
+        ]
+        return (*said, *unlike)
+
+    @property
+    def middle_j(self) -> float:
+        """Energy of the rank in the middle, J."""
+        return median(one.energy_j for one in self.counted)
+
+
+def load_job(folder: Path) -> Job | None:
+    """Return what the ranks below a folder took; None where none of them wrote there.
+
+    Raises:
+        InputError: A file of a rank is damaged, or the ranks are of several jobs.
+    """
+    folders = rank_folders(folder)
+    if not folders:
+        return None
+    found = [one for path in folders.values() if (one := _load_rank(path)) is not None]
+    if not found:
+        raise InputError(f"{folder}: no rank below it wrote what can be read")
+    sizes = {one.rank.size for one in found}
+    if len(sizes) > 1:
+        raise InputError(f"{folder} holds ranks of jobs of {' and '.join(map(str, sorted(sizes)))} ranks")
+    numbers = {one.rank.number for one in found}
+    return Job(tuple(found), tuple(n for n in range(sizes.pop()) if n not in numbers))
+
+
+def _load_rank(path: Path) -> RankEnergy | None:
+    """Return what a rank took; None where it did not begin."""
+    is_whole = (path / RUN).exists()
+    if not is_whole and not (path / BEGUN).exists():
+        return None
+    manifest = read_manifest(path / (RUN if is_whole else BEGUN), ProgramManifest, folder_kind.Kind.PROGRAM)
+    rank = manifest.part.rank
+    if rank is None:
+        raise InputError(
+            f"{path} is no rank of a job: name a folder of `ptxbench run --out` under a launcher"
+        )
+    if is_whole:
+        report = read_energy(path / _REPORT)
+    else:
+        try:
+            report = program_document(energy_of(load_unfinished(path)))
+        except InputError:
+            return None
+    return RankEnergy(rank, tuple(board.uuid for board in manifest.part.boards), report, is_whole)
+
+
+def document(job: Job) -> dict[str, Any]:
+    """Return everything that is known of a job, for JSON; what is not known is None."""
+    return {
+        "ranks": [
+            {
+                "rank": one.rank.number,
+                "host": one.rank.host,
+                "gpus": [gpu["gpu"] for gpu in one.report["gpus"]],
+                "energy_j": finite(one.energy_j),
+                "interval_j": [finite(end) for end in one.interval_j],
+                "time_s": one.time_s,
+                "in_kernels": finite(one.in_kernels),
+                "is_whole": one.is_whole,
+            }
+            for one in job.ranks
+        ],
+        "size": job.ranks[0].rank.size,
+        "launcher": job.ranks[0].rank.launcher,
+        "missing": list(job.missing),
+        "energy_j": finite(job.energy_j),
+        "interval_j": [finite(end) for end in job.interval_j],
+        "time_s": job.time_s,
+        "units": {unit: {"count": n, "energy_j": finite(job.energy_j / n)} for unit, n in job.units.items()},
+        "kernels": [
+            {
+                "kernel": one.name,
+                "energy_j": one.energy_j,
+                "by_rank_j": {str(number): each_j for number, each_j in one.by_rank_j.items()},
+                "time_s": one.time_s,
+                "calls": one.calls,
+            }
+            for one in job.kernels
+        ],
+        "remarks": list(job.remarks),
+    }
+
+
+def lines(job: Job, most: int = 25, width: int | None = None) -> list[str]:
+    """Return a job for people, a line each.
+
+    Args:
+        job: The job.
+        most: How many kernels are shown.
+        width: Columns of the terminal, None where there is none.
+    """
+    first, hosts = job.ranks[0].rank, {one.rank.host for one in job.ranks}
+    low_j, high_j = job.interval_j
+    gpus = sum(len(one.uuids) for one in job.counted)
+    said = [
+        f"{first.size} ranks by {first.launcher} on {_many(len(hosts), 'host')}, {_many(gpus, 'GPU')}:"
+        f" {job.energy_j:,.5g} J (95%: {low_j:,.5g} to {high_j:,.5g}) in {job.time_s:.4g} s"
+    ]
+    for unit, n in job.units.items():
+        said.append(
+            f"{job.energy_j / n:.4g} J per {unit} ({n:,.6g} of them, which all ranks counted together)"
+        )
+    cells = [_rank_cells(one, job) for one in job.ranks]
+    said += render_table(_RANK_HEAD, cells, width).split("\n")
+    kernels = job.kernels
+    if kernels:
+        cells = [_kernel_cells(one, job) for one in kernels[:most]]
+        said += ["", *render_table(_KERNEL_HEAD, cells, width).split("\n")]
+        left = len(kernels) - most
+        said += [f"and {left} kernels more (`ptxbench report FOLDER --json` has all)"] if left > 0 else []
+    return [*said, *job.remarks]
+
+
+def _rank_cells(one: RankEnergy, job: Job) -> tuple[str, ...]:
+    low_j, high_j = one.interval_j
+    return (
+        str(one.rank.number),
+        one.rank.host,
+        f"{one.energy_j:.4g}",
+        f"{low_j:.4g} to {high_j:.4g}",
+        f"{one.energy_j / one.time_s:.1f}" if one.time_s > 0 else "",
+        f"{one.time_s:.4g}",
+        "" if math.isnan(one.in_kernels) else f"{one.in_kernels:.1%}",
+        f"{one.energy_j / job.middle_j - 1:+.1%}",
+        ", ".join(gpu["gpu"] for gpu in one.report["gpus"]),
+    )
+
+
+def _kernel_cells(one: KernelOfRanks, job: Job) -> tuple[str, ...]:
+    least_j, most_j = min(one.by_rank_j.values()), max(one.by_rank_j.values())
+    return (
+        f"{one.energy_j:.4g}",
+        f"{one.energy_j / job.energy_j:.1%}",
+        f"{least_j:.4g} to {most_j:.4g}",
+        f"{one.time_s:.4g}",
+        str(one.calls),
+        str(len(one.by_rank_j)),
+        shortened(one.name, _LONGEST_NAME),
+    )
+
+
+def _plain_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of single kernels; of a group the parts of its kernels."""
+    for row in rows:
+        for member in row["members"]:
+            yield member["kernel"], member
+        if not row["members"]:
+            yield " | ".join(row["kernels"]), row
+
+
+def _numbers(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
