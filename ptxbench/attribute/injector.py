@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import atexit
-import hashlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from ptxbench.api.window_log import FOLDER_VARIABLE
+from ptxbench.attribute.injector_source import (
+    NotBuiltError,
+    compiled,
+    library_name,
+    shipped_library,
+    source,
+)
 from ptxbench.attribute.replay.kinds import COMMUNICATES
 from ptxbench.core.cache import Cache
 from ptxbench.core.errors import ToolError
 from ptxbench.core.new_file import file_in_place_of
-from ptxbench.core.toolchain import tool_folder
 from ptxbench.devices.cuda_step import own_kernels
 
 MOST_LAUNCHES_VARIABLE = "PTXBENCH_MOST_LAUNCHES"
@@ -39,10 +42,6 @@ _CACHE = Cache("")
 # The loader takes what these stand in apart, or expands it.
 _SEPARATES = re.compile(r"[\s:$]")
 _PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - a folder of its own is made there
-_PARTS = ("injector.c", "launch_timer.c", "replay.c")
-_FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
-_LIBRARIES = ("-ldl", "-lpthread")
-_TIMEOUT_S = 60
 # Where CUPTI of CUDA 13 and 12 lies beside a Python package folder.
 _IN_WHEELS = ("nvidia/cu13/lib/libcupti.so.13", "nvidia/cuda_cupti/lib/libcupti.so.12")
 _IN_TOOLKITS = ("extras/CUPTI/lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib", "lib64")
@@ -65,27 +64,28 @@ class ReplayPlan:
     after: int = 0
 
 
-def source() -> str:
-    """Return the injector's C source."""
-    native = files("ptxbench.attribute") / "native"
-    return "".join((native / part).read_text() for part in _PARTS)
-
-
 def build_injector(compiler: str = "cc") -> Path:
-    """Return the injector, built the first time; its path is one that LD_PRELOAD can hold.
+    """Return the injector: the one that came with the wheel, else built the first time.
+
+    Its path is one that LD_PRELOAD can hold.
 
     Args:
         compiler: The C compiler.
 
     Raises:
-        ToolError: There is no compiler, it refused the source, or no file can be written.
+        ToolError: There is none and no compiler, it refused the source, or no file can be written.
     """
     text = source()
-    digest = hashlib.sha256("\0".join((text, os.uname().machine, *_FLAGS)).encode()).hexdigest()
-    name = f"injector-{digest[:16]}.so"
+    name = library_name(text)
+    shipped = shipped_library(name)
+    if shipped is not None and not _SEPARATES.search(str(shipped)):
+        return shipped
     library = _CACHE.get(name)
     if library is None:
-        library = _built(text, compiler)
+        try:
+            library = compiled(text, compiler) if shipped is None else shipped.read_bytes()
+        except NotBuiltError as error:
+            raise ToolError(str(error)) from error
         _CACHE.put(name, library)
     path = _CACHE.path(name)
     if path is not None and not _SEPARATES.search(str(path)):
@@ -97,30 +97,6 @@ def build_injector(compiler: str = "cc") -> Path:
     except OSError as error:
         raise ToolError(f"the injector cannot be kept for this run: {error}") from error
     return path
-
-
-def _built(text: str, compiler: str) -> bytes:
-    """Compile the injector."""
-    found = shutil.which(compiler)
-    if found is None:
-        raise ToolError(f"there is no C compiler ({compiler}) to build the injector with")
-    with tool_folder() as folder:
-        try:
-            built = subprocess.run(
-                (found, *_FLAGS, "-x", "c", "-", "-o", "injector.so", *_LIBRARIES),
-                input=text,
-                capture_output=True,
-                text=True,
-                timeout=_TIMEOUT_S,
-                check=False,
-                cwd=folder,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise ToolError(f"the injector cannot be built: {error}") from error
-        if built.returncode != 0:
-            lines = built.stderr.strip().splitlines() or [f"exit code {built.returncode}"]
-            raise ToolError(f"{compiler} refused the injector: {lines[0]}")
-        return (folder / "injector.so").read_bytes()
 
 
 @cache

@@ -93,7 +93,8 @@ def command(options: _Options) -> int:
 
     The command keeps its input, output and exit code (128 + n where signal n ended it). The report follows on
     standard error; --json makes it JSON. The energy is that of the whole board, idle power included.
-    No GPU is set. Kernels need a C compiler and CUPTI; without them the whole run is measured.
+    No GPU is set. Kernels need CUPTI, and without a wheel of this machine a C compiler; else the whole run is
+    measured.
 
     Started by torchrun, mpirun or srun, each rank measures its own GPU, and writes a folder of its own into
     that of --out; `ptxbench report` sums and compares them.

@@ -12,7 +12,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from ptxbench.attribute.injector import build_injector, find_cupti, injected, source
+from ptxbench.attribute import injector
+from ptxbench.attribute.injector import build_injector, find_cupti, injected
+from ptxbench.attribute.injector_source import NATIVE, shipped_library, source, write_library
 from ptxbench.attribute.launches import read_launches
 from ptxbench.core.errors import ToolError
 
@@ -302,6 +304,55 @@ def test_an_injector_that_others_may_have_written_is_not_loaded(tmp_path, monkey
     second = build_injector()
     assert second.read_bytes() == content
     assert "others may write" in caplog.text
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """The library that came with a wheel; no other is kept, and there is no compiler."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    native = tmp_path / "native"
+    native.mkdir()
+    monkeypatch.setattr("ptxbench.attribute.injector_source.compiled", lambda _text: b"a library")
+    made = write_library(native, NATIVE)
+    monkeypatch.setattr(injector, "shipped_library", lambda name: shipped_library(name, native))
+    return made
+
+
+def test_with_a_wheel_of_this_machine_no_compiler_is_needed(shipped):
+    library, checksum = shipped
+    assert build_injector(compiler="no-such-compiler") == library
+    words = ("sha256sum", "--check", "--quiet", checksum.name)
+    subprocess.run(words, cwd=checksum.parent, check=True)
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "harm", ["changed", "of another source", "without its checksum", "a damaged checksum"]
+)
+def test_a_library_that_is_not_the_wheels_is_not_loaded(shipped, harm):
+    library, checksum = shipped
+    if harm == "changed":
+        library.write_bytes(b"another one")
+    elif harm == "of another source":
+        library.rename(library.with_name("injector-0123456789abcdef.so"))
+    elif harm == "without its checksum":
+        checksum.unlink()
+    else:
+        checksum.write_bytes(b"\xff\xfe")
+    with pytest.raises(ToolError, match="no C compiler"):
+        build_injector(compiler="no-such-compiler")
+
+
+def test_a_wheel_in_a_folder_that_the_loader_takes_apart_is_copied(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    native = tmp_path / "with a blank"
+    native.mkdir()
+    monkeypatch.setattr("ptxbench.attribute.injector_source.compiled", lambda _text: b"a library")
+    library, _ = write_library(native, NATIVE)
+    monkeypatch.setattr(injector, "shipped_library", lambda name: shipped_library(name, native))
+    copied = build_injector(compiler="no-such-compiler")
+    assert " " not in str(copied)
+    assert copied.read_bytes() == library.read_bytes()
 
 
 def test_the_newest_cupti_that_the_driver_can_use_comes_first(tmp_path):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from test_injector import CC, FAKE, GPUS
 
-from ptxbench.attribute.injector import source, timed
+from ptxbench.attribute.injector import timed
+from ptxbench.attribute.injector_source import source
 from ptxbench.attribute.launches import read_launches
 
 FAKE_CUDA = FAKE.with_name("cuda.c")

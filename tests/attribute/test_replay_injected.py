@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from test_injector import CC, FAKE, GPUS, SANITIZE, folder_with_sanitizers
 
-from ptxbench.attribute.injector import ReplayPlan, injected, replaying, source
+from ptxbench.attribute.injector import ReplayPlan, injected, replaying
+from ptxbench.attribute.injector_source import source
 from ptxbench.attribute.launches import read_launches
 from ptxbench.attribute.replay.program_log import NOTHING_TO_DO, SLEEPING
 

@@ -1,13 +1,18 @@
 """What an installation holds is what its commands need."""
 
+import hashlib
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
+
+from ptxbench.attribute.injector_source import library_name, source
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -84,3 +89,61 @@ def test_no_hint_names_an_extra_that_pip_would_look_for_on_pypi():
         if re.search(r"ptxbench\[\w+\]", line)
     ]
     assert hints == []
+
+
+@pytest.fixture
+def hook(tmp_path, monkeypatch):
+    """The hook by which a wheel gets the injected library; a shell script stands for the compiler."""
+    pytest.importorskip("hatchling")
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\nprintf library > injector.so\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin{os.pathsep}/usr/bin")
+    warned = []
+
+    def built(version="standard"):
+        app = types.SimpleNamespace(display_warning=warned.append)
+        made = module.InjectorHook(str(ROOT), {}, None, None, str(tmp_path), "wheel", app)
+        data = {"force_include": {}}
+        made.initialize(version, data)
+        inside = {to: Path(of).read_bytes() for of, to in data.pop("force_include").items()}
+        made.finalize(version, data, "")
+        return data, inside, warned
+
+    built.compiler = compiler
+    return built
+
+
+def test_a_wheel_has_the_injected_library_and_its_checksum(hook):
+    data, inside, warned = hook()
+    assert data == {"pure_python": False, "tag": f"py3-none-linux_{os.uname().machine}"}
+    name = f"ptxbench/attribute/native/{library_name(source())}"
+    digest = hashlib.sha256(b"library").hexdigest()
+    checksum = f"{digest}  {library_name(source())}\n".encode()
+    assert inside == {name: b"library", "ptxbench/attribute/native/injector.sha256": checksum}
+    assert not warned
+    # An editable installation builds it when it is needed.
+    assert hook("editable")[:2] == ({}, {})
+
+
+def test_without_a_compiler_a_wheel_is_for_all_machines_unless_it_is_required(hook, monkeypatch):
+    hook.compiler.write_text("#!/bin/sh\nexit 1\n")
+    data, inside, warned = hook()
+    assert (data, inside) == ({}, {})
+    assert "refused the injector: exit code 1: it is built at the first run" in warned[0]
+    monkeypatch.setenv("PTXBENCH_INJECTOR", "required")
+    with pytest.raises(RuntimeError, match="refused the injector"):
+        hook()
+    monkeypatch.setenv("PTXBENCH_INJECTOR", "none")
+    assert hook()[:2] == ({}, {})
+
+
+def test_wheels_of_a_release_must_have_the_library():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert project["cibuildwheel"]["environment"] == {"PTXBENCH_INJECTOR": "required"}
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    assert "pypa/cibuildwheel@" in workflow
+    assert "ubuntu-24.04-arm" in workflow
