@@ -1,7 +1,8 @@
 """Puts this folder on the import path, so that tests share `fakes`, sets up hypothesis, and saves time.
 
 What ptxas and nvdisasm made of the same input before is read back, also what they made for other workers of
-pytest-xdist and for earlier runs, and nothing waits for the disk: no test pulls the plug.
+pytest-xdist and for earlier runs, nothing waits for the disk: no test pulls the plug, and readings are packed
+as fast as can be.
 """
 
 import gc
@@ -19,6 +20,7 @@ from hypothesis import settings
 from ptxbench.codegen import assemble
 from ptxbench.core.cache import base_folder
 from ptxbench.core.version import CHECKOUT
+from ptxbench.storage import traces
 from ptxbench.storage.commit import git_commit
 
 # A busy machine makes one example slow, which says nothing about the code. The same commit is judged by the
@@ -59,4 +61,11 @@ def _git_is_asked_once():
 def _nothing_waits_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _readings_are_packed_in_a_hurry():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(traces, "_FINAL_LEVEL", traces.QUICK_LEVEL)
         yield

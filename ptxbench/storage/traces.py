@@ -68,15 +68,15 @@ def to_series(table: pa.Table, path: Path) -> tuple[Series, ...]:
     )
 
 
-def write(file: BinaryIO, tables: Iterable[pa.Table], *, level: int = _FINAL_LEVEL) -> None:
+def write(file: BinaryIO, tables: Iterable[pa.Table], *, level: int | None = None) -> None:
     """Write the readings of one or many trials, a whole number of trials in a row group.
 
     Args:
         file: Where to.
         tables: The readings of each trial.
-        level: How hard zstd tries; a file that is soon packed again need not be the smallest.
+        level: How hard zstd tries, None: until it is small; a file that is soon packed again need not be.
     """
-    with _writer(file, level) as writer:
+    with _writer(file, _FINAL_LEVEL if level is None else level) as writer:
         for group in _groups(tables):
             writer.write_table(group, row_group_size=max(1, group.num_rows))
 

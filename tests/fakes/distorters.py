@@ -20,7 +20,7 @@ def distorted(change: Callable[[float], float]) -> Fault:
     def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
         if moment.source in _NO_POWER:
             return readings
-        return tuple(replace(r, value=change(r.value)) for r in readings)
+        return tuple(Reading(change(r.value), r.stamp_epoch_ns, r.code) for r in readings)
 
     return fault
 
@@ -31,7 +31,7 @@ def changed_in_time(change: Callable[[float, float], float]) -> Fault:
     def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
         if moment.source in _NO_POWER:
             return readings
-        return tuple(replace(r, value=change(moment.at_s, r.value)) for r in readings)
+        return tuple(Reading(change(moment.at_s, r.value), r.stamp_epoch_ns, r.code) for r in readings)
 
     return fault
 
@@ -42,7 +42,7 @@ def of_counter(change: Callable[[float, float], float]) -> Fault:
     def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
         if moment.source is not SourceName.COUNTER:
             return readings
-        return tuple(replace(r, value=change(moment.at_s, r.value)) for r in readings)
+        return tuple(Reading(change(moment.at_s, r.value), r.stamp_epoch_ns, r.code) for r in readings)
 
     return fault
 

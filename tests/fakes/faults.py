@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from fakes.measuring import WatchedGpu
 
@@ -19,8 +20,7 @@ from ptxbench.sensors.kernel_run import KernelRun
 LOST = 15
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """When a source is read.
 
     Attributes:

@@ -50,7 +50,7 @@ filters = ["BLOCK * MORE <= 4096"]
 name = "twice"
 source = "twice.ptx.j2"
 [sizes]
-n = 4194304
+n = 262144
 [axes]
 BLOCK = [64, 128]
 MORE = { from = 1, to = "BLOCK // 8", factor = 4 }

@@ -35,7 +35,7 @@ extern "C" __global__ void twice(const float *in, float *out, unsigned n)
 """
 # A macro n would change the headers of CUDA.
 BY_MACRO = (
-    *(("n = 4194304", "N = 65536"), ("ceil_div(n,", "ceil_div(N,"), ('["n"]', '["N"]'), ('"n"', '"N"')),
+    *(("n = 262144", "N = 65536"), ("ceil_div(n,", "ceil_div(N,"), ('["n"]', '["N"]'), ('"n"', '"N"')),
     *(('"n * MORE"', '"N * MORE"'), ('"8 * n"', '"8 * N"')),
 )
 

@@ -95,7 +95,7 @@ def test_one_element_off_is_wrong_and_never_timed(tmp_path: Path) -> None:
     gpu.wrong = 1
     tuned = tune(gpu, tuning(write_spec(tmp_path / "spec")), tmp_path / "t")
     assert {t.status for t in tuned.trials} == {TrialStatus.WRONG}
-    assert tuned.trials[0].reason.startswith("1 of 4194304 results are wrong, first out[0] = ")
+    assert tuned.trials[0].reason.startswith("1 of 262144 results are wrong, first out[0] = ")
     assert math.isnan(tuned.trials[0].time_s)
     assert tuned.best == ()
 
@@ -136,7 +136,7 @@ def test_a_variant_that_cannot_be_says_why(
 
 
 def test_energy_is_what_the_simulated_gpu_charges(tmp_path: Path) -> None:
-    kernel, made = built(write_spec(tmp_path, ("n = 4194304", "n = 16777216")))
+    kernel, made = built(write_spec(tmp_path, ("n = 262144", "n = 16777216")))
     trial = Bench(SimulatedGpu(), kernel, BenchOptions(window_s=1.0), FlatModel()).measure(made)
     dynamic_j = sum(o.count * opcode_energy_pj(o.opcode, "random", H200) for o in trial.executed) * 1e-12
     static_w = 125.5 + 0.35 * (trial.temperature_c - 40)
@@ -198,7 +198,7 @@ def test_bytes_on_the_way_to_l2_bound_the_modelled_time(tmp_path: Path) -> None:
     more, _ = built(write_spec(tmp_path / "b", (plain, f'{plain}\nl2_bytes = "8000 * n"')))
     info = SimulatedGpu().info
     assert more.foresee(made, info).modelled_s == pytest.approx(
-        8000 * 4194304 / (32 * info.sm_count * info.max_sm_clock_mhz * 1e6)
+        8000 * 262144 / (32 * info.sm_count * info.max_sm_clock_mhz * 1e6)
     )
     assert more.foresee(made, info).modelled_s > kernel.foresee(made, info).modelled_s
 
@@ -207,7 +207,7 @@ def test_stored_results_are_a_reference(tmp_path: Path) -> None:
     path = write_spec(
         tmp_path / "spec", ('function = "add"\narguments = ["in", "in"]', 'files = { out = "out.npy" }')
     )
-    np.save(path.parent / "out.npy", np.zeros(4194304, np.float32))
+    np.save(path.parent / "out.npy", np.zeros(262144, np.float32))
     tuned = tune(AddingGpu(), tuning(path, budget=1), tmp_path / "t")
     assert "results are wrong" in tuned.trials[0].reason
     np.save(path.parent / "out.npy", np.zeros(3, np.float32))

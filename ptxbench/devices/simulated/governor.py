@@ -139,7 +139,7 @@ class Governor:
         powers_w = [demand.power_w(*pair) for pair in zip(self._clocks_mhz, self._factors, strict=True)]
         under = bisect_right(
             powers_w,
-            allowed.power_w,
+            allowed.power_w(),
             key=lambda power_w: self._peak_w(temperature_c, power_w, _CONTROL_PERIOD_S),
         )
         chosen = max(0, under - 1)

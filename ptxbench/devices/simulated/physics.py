@@ -222,6 +222,8 @@ class Physics:
         return dynamic_w + self._thermal.static_w(max(temperature_c, end_c))
 
     def _segment(self, at_ns: int) -> _Segment:
+        if at_ns >= self._starts_ns[-1]:
+            return self._segments[-1]
         # Before the first segment the board was waiting, settled, like in it.
         return self._segments[max(0, bisect_right(self._starts_ns, at_ns) - 1)]
 

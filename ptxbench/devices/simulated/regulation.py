@@ -13,11 +13,11 @@ class Allowance:
     """What may be drawn.
 
     Attributes:
-        power_w: Highest total power, W.
+        power_w: Returns the highest total power, W; most stretches of work never ask.
         lasting: Whether power up to the cap may go on for ever; else it is allowed for a control period.
     """
 
-    power_w: float
+    power_w: Callable[[], float]
     lasting: bool
 
 
@@ -33,10 +33,13 @@ def allowance(
         since_over_s: Time since the board last drew more than the cap.
     """
     if not regulators:
-        return Allowance(cap_w, lasting=True)
-    allowed_w = min(
-        loop.limit_ratio * cap_w + loop.gain * (loop.limit_ratio * cap_w - mean_power_w(loop.mean_s))
-        for loop in regulators
-    )
+        return Allowance(lambda: cap_w, lasting=True)
+
+    def power_w() -> float:
+        return min(
+            loop.limit_ratio * cap_w + loop.gain * (loop.limit_ratio * cap_w - mean_power_w(loop.mean_s))
+            for loop in regulators
+        )
+
     # What was drawn over the cap may still lower a mean's allowance; without it no mean passes its limit.
-    return Allowance(allowed_w, lasting=since_over_s > max(loop.mean_s for loop in regulators))
+    return Allowance(power_w, lasting=since_over_s > max(loop.mean_s for loop in regulators))

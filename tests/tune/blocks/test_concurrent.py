@@ -33,7 +33,7 @@ ANY = ('filters = ["BLOCK * MORE <= 4096"]', "filters = []")
 
 def spec(folder: Path, more: int = 64, n: int = 300_000) -> Path:
     """A kernel of five block sizes."""
-    changes = (SIZES, (MORE[0], f"MORE = [{more}]"), ANY, ("n = 4194304", f"n = {n}"))
+    changes = (SIZES, (MORE[0], f"MORE = [{more}]"), ANY, ("n = 262144", f"n = {n}"))
     return write_spec(folder, *changes)
 
 
