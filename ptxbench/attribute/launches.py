@@ -45,6 +45,12 @@ _LAUNCH = np.dtype(
 _RANGE = np.dtype([("start_ns", "<u8"), ("end_ns", "<u8"), ("name", "<u4"), ("thread", "<u4")])
 
 
+# Kernels of graphs at once from which on they are taken to have the times of the whole graph.
+_AT_ONCE = 8
+_WHOLE_GRAPHS = (
+    "CUPTI gave kernels of CUDA graphs the times of their whole graph: by kernel they are not known; try"
+    " `ptxbench run --most-launches 1e9`"
+)
 # Records that are read at once, so that a log of millions has no second copy.
 _PIECE = 1 << 18
 
@@ -273,6 +279,9 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
     found = (*join_ranges(ranges), *read_windows(folder))
     if end_ns is not None:
         found = tuple(one for each in found if len(one := each.until(end_ns)))
+    for file, process in processes.items():
+        if unseen[file] and _are_whole_graphs(_records(bins[file], _LAUNCH, counts[file])):
+            process.remarks.append(f"process {file.name.partition('-')[0]}: {_WHOLE_GRAPHS}")
     return LaunchLog(
         gathered.by_gpu(),
         sum(one.has_cuda for one in processes.values()),
@@ -311,6 +320,19 @@ def _gather(
         weight = None if unseen is None else _weights(start_ns, unseen, here["is_in_graph"] != 0)
         uuid = process.devices.get(device, "")
         gathered.add(uuid, Launches(tuple(texts), name, start_ns, end_ns_, tuple(lanes), lane, weight))
+
+
+def _are_whole_graphs(pieces: Iterator[npt.NDArray[Any]]) -> bool:
+    """Return whether kernels of graphs have the times of their whole graph: always many of them at once."""
+    each_ns = passed_ns = 0
+    for rows in pieces:
+        rows = np.sort(rows[rows["is_in_graph"] != 0], order="start_ns")
+        start_ns, end_ns = (rows[side].astype(np.int64) for side in ("start_ns", "end_ns"))
+        latest_ns = np.maximum.accumulate(end_ns)
+        before_ns = np.append(0, latest_ns[:-1])[: len(rows)]
+        each_ns += int((end_ns - start_ns).sum())
+        passed_ns += int(np.clip(latest_ns - np.maximum(start_ns, before_ns), 0, None).sum())
+    return each_ns > _AT_ONCE * passed_ns
 
 
 def _not_run(unseen: Sequence[_Unseen], pieces: Iterator[npt.NDArray[Any]]) -> list[tuple[int, int]]:

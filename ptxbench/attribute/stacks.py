@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from ptxbench.devices.step import NodeType
 from ptxbench.sensors.trace import Float64s
 
 _LONGEST = 200
+# Such as model.layers.0.mlp, of `ptxbench.torch.labelled` and `ptxbench.profile`.
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)+( backward)?")
 
 
 @dataclass(frozen=True)
@@ -92,11 +95,24 @@ def tree(stacks: Stacks) -> Frame:
 
 
 def profile_stacks(profile: Profile) -> Stacks:
-    """Return the rows of a profile: a short name, and in it each whole name and launch shape."""
-    found = [row for row in profile.rows if math.isfinite(row.energy_j)]
-    stacks = tuple(Stack(_frames(row), row.energy_j, row.time_s, row.calls) for row in found)
+    """Return the rows of a profile: modules, a short name, and in it each whole name and launch shape.
+
+    Of a kind that several modules launch each has a part by its launches.
+    """
+    stacks = []
+    for row in profile.rows:
+        modules = profile.modules_of(row) or {"": row.calls}
+        for module, calls in modules.items() if math.isfinite(row.energy_j) else ():
+            part = calls / max(row.calls, 1)
+            frames = (*module_frames(module), *_frames(row))
+            stacks.append(Stack(frames, row.energy_j * part, row.time_s * part, calls))
     simulated = " (SIMULATED)" if profile.is_simulated else ""
-    return Stacks(f"one step on {profile.gpu}{simulated}", stacks)
+    return Stacks(f"one step on {profile.gpu}{simulated}", tuple(stacks))
+
+
+def module_frames(label: str) -> tuple[str, ...]:
+    """Return the label of a module as frames, each within the one before; another text is one frame."""
+    return tuple(label.split(".")) if _MODULE.fullmatch(label) else tuple(filter(None, [label]))
 
 
 def program_stacks(
@@ -169,7 +185,7 @@ def _of_share(share: Share, frames: tuple[str, ...], parts: dict[str, dict[str, 
     if not math.isfinite(share.energy_j):
         return
     for name, part in parts.get(share.names[0], {"": 1.0}).items():
-        whole = (*frames, *filter(None, [name]), demangled(share.names[0]))
+        whole = (*frames, *module_frames(name), demangled(share.names[0]))
         yield Stack(whole, share.energy_j * part, share.time_s * part, share.calls * part)
 
 
@@ -180,7 +196,7 @@ def _of_profile(profile: Profile, gpu: GpuShare, parts: dict[str, dict[str, floa
             continue
         name = "" if row.kind is None else row.kind.node.name
         for within, part in parts.get(name, {"": 1.0}).items():
-            frames = (gpu.energy.gpu, *filter(None, [within]), *_frames(row))
+            frames = (gpu.energy.gpu, *module_frames(within), *_frames(row))
             yield Stack(frames, row.energy_j * part, row.time_s * part, row.calls * part)
     left_j = gpu.energy.energy_j - profile.step.energy_j
     if left_j > 0:

@@ -44,7 +44,7 @@ class _Options:
         by_events: Time kernels by events, where CUPTI is taken or missing: less exact.
         most_launches: Look at kernels in turns where a process launches more a second; 1e9: at all of them.
         replay: Launch each kind of kernel again when the program is over, for its energy a launch.
-        replay_after: The same after so many launches, while the program waits; no GPU has run this yet.
+        replay_after: The same after so many launches, while the program waits.
         out: Where to write: a folder, new or empty, for the run and its report.
         kept: Report a run that --out kept; nothing runs.
         trace: Write kernels, power and clock for Perfetto; .gz packs it.

@@ -233,6 +233,15 @@ class CudaGpu:
             graph = _call("cuStreamEndCapture", stream)
         return graph
 
+    def captured_nodes(self, stream: int) -> int:
+        """Return how many nodes the graph has so far into which a stream is captured.
+
+        Raises:
+            LaunchError: Nothing is captured.
+        """
+        graph = _call("cuStreamGetCaptureInfo", stream)[2]
+        return int(_call("cuGraphGetNodes", graph, 0)[-1])
+
     def save(self, memory: Sequence[tuple[int, int]]) -> SavedMemory:
         """Return a copy of device memory.
 

@@ -150,12 +150,14 @@ class _Node:
         handle: The driver's.
         type: Such as "KERNEL".
         params: What it is added to a graph by.
+        place: How many nodes were captured before it.
         edge: Data of an edge by which it may begin early; None for none.
     """
 
     handle: Any
     type: str
     params: Any
+    place: int
     edge: Any = None
 
 
@@ -209,6 +211,7 @@ class CudaStep:
         self._nodes = tuple(self._read(graph))
         functions: dict[int, int] = {}
         self.nodes = tuple(self._described(node, functions, i) for i, node in enumerate(self._nodes))
+        self.created = tuple(node.place for node in self._nodes)
         ranges = self._allocations(range(len(self._nodes)))
         self._memory = SavedMemory(driver.call, [*ranges, *(Range(*one) for one in memory)])
         self._changing: tuple[Range, ...] = ()
@@ -300,30 +303,39 @@ class CudaStep:
         found = {allocation_of(driver.call, attributes, word, driver.ordinal) for word in sorted(words)}
         return [one for one in found if one is not None]
 
-    def _read(self, graph: Any) -> Iterator[_Node]:
-        """Yield the nodes of a graph, and of the graphs in it, in an order in which they can run."""
+    def _read(self, graph: Any, within: int | None = None) -> Iterator[_Node]:
+        """Yield the nodes of a graph, and of the graphs in it, in an order in which they can run.
+
+        Args:
+            graph: The graph.
+            within: The place of the node that it is, None for none.
+        """
         call, types = self._driver.call, self._driver.types
         handles, early = self._ordered(graph)
-        for handle in handles:
+        for handle, created in handles:
+            place = created if within is None else within
             kind = types.CUgraphNodeType(int(call("cuGraphNodeGetType", handle))).name
             kind = kind.removeprefix("CU_GRAPH_NODE_TYPE_")
             if kind in _PASSED_OVER:
                 continue
             if kind == _GRAPH:
-                yield from self._read(call("cuGraphChildGraphNodeGetGraph", handle))
+                yield from self._read(call("cuGraphChildGraphNodeGetGraph", handle), place)
             elif kind == _KERNEL:
                 params = call("cuGraphKernelNodeGetParams", handle)
-                yield _Node(handle, kind, params, early.get(int(handle)))
+                yield _Node(handle, kind, params, place, early.get(int(handle)))
             elif kind == _COPY:
-                yield _Node(handle, kind, call("cuGraphMemcpyNodeGetParams", handle))
+                yield _Node(handle, kind, call("cuGraphMemcpyNodeGetParams", handle), place)
             elif kind == _FILL:
-                yield _Node(handle, kind, call("cuGraphMemsetNodeGetParams", handle))
+                yield _Node(handle, kind, call("cuGraphMemsetNodeGetParams", handle), place)
             else:
                 why = _REFUSED.get(kind, f"has a node of type {kind}")
                 raise InputError(f"the step cannot be replayed: it {why}")
 
-    def _ordered(self, graph: Any) -> tuple[list[Any], dict[int, Any]]:
-        """Return the nodes of one graph, each behind all that it waits for; and how some begin early."""
+    def _ordered(self, graph: Any) -> tuple[list[tuple[Any, int]], dict[int, Any]]:
+        """Return the nodes of one graph with their places, each behind all that it waits for.
+
+        Returned as well is how some begin early.
+        """
         driver = self._driver
         count = driver.call("cuGraphGetNodes", graph, 0)[-1]
         nodes = list(driver.call("cuGraphGetNodes", graph, count)[0])[:count]
@@ -337,7 +349,7 @@ class CudaStep:
             followers[int(before)].append(int(after))
             if _number(edge.from_port):
                 early[int(after)] = edge
-        handles = {int(node): node for node in nodes}
+        handles = {int(node): (node, place) for place, node in enumerate(nodes)}
         ready = [int(node) for node in nodes if not waits[int(node)]]
         ordered = []
         while ready:

@@ -78,6 +78,11 @@ class Step(Protocol):
         ...
 
     @property
+    def created(self) -> tuple[int, ...]:
+        """The place of each launch in the order in which they were captured, what is no launch among them."""
+        ...
+
+    @property
     def saved_bytes(self) -> int:
         """How much memory `restore` writes."""
         ...

@@ -322,6 +322,18 @@ def test_kernels_that_a_host_launched_ahead_are_seen_after_the_turn(tmp_path):
     assert log.by_gpu[""].weight.sum() == pytest.approx(24)
 
 
+def test_kernels_that_have_the_times_of_their_whole_graph_are_said(tmp_path):
+    turns = ["off 100 1 0", "on 200 5 0", "end 2000 6 0"]
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "each").mkdir()
+    whole = [(300, 900, i % 2, 0, 0, 1) for i in range(20)] + [
+        (1000, 1600, i % 2, 0, 0, 1) for i in range(20)
+    ]
+    assert "the times of their whole graph" in write_log(tmp_path / "whole", turns, whole).remarks[0]
+    each = [(300 + 30 * i, 330 + 30 * i, i % 2, 0, 0, 1) for i in range(40)]
+    assert write_log(tmp_path / "each", turns, each).remarks == ()
+
+
 def test_a_turn_in_which_nothing_was_launched_is_no_time_unseen(tmp_path):
     log = write_log(tmp_path, ["off 100 1 0", "on 200 1 0", "end 300 2 0"], [(10, 20, 0, 0, 0, 0)])
     assert log.unseen_ns == ()

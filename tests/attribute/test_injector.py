@@ -195,6 +195,18 @@ def test_launches_that_are_not_seen_are_counted(plain, tmp_path):
     assert calls["seldom"] == pytest.approx(launched / 3, rel=0.01)
 
 
+def test_from_the_first_graph_on_all_kernels_are_seen(plain, tmp_path):
+    # Switched off and on again, CUPTI gives kernels of a graph the times of the whole graph.
+    code, log = play(plain, tmp_path, "graph", "40000", preload=True, PTXBENCH_MOST_LAUNCHES="2000")
+    assert code == 3
+    (seen,) = log.by_gpu.values()
+    is_behind = seen.name == seen.names.index("behind")
+    assert np.count_nonzero(is_behind) == 30_000
+    assert np.count_nonzero(~is_behind) < 40_000
+    assert log.unseen_ns[-1][1] <= seen.start_ns[is_behind][0]
+    assert seen.weight.sum() == pytest.approx(70_000, rel=0.01)
+
+
 def test_nvtx_ranges_arrive_with_their_names(sanitized, tmp_path):
     code, log = play(sanitized, tmp_path, "nvtx")
     assert code == 3

@@ -32,6 +32,10 @@ class FakeGpu:
         self.done.append(("end", stream))
         return 77
 
+    def captured_nodes(self, stream):
+        assert stream == 99
+        return self.done.count("kernel")
+
     def save(self, memory):
         self.done.append(("save", tuple(memory)))
         return SimpleNamespace(
@@ -69,7 +73,7 @@ class FakeTorch:
         return SimpleNamespace(wait_stream=lambda _: None)
 
     def Stream(self):  # noqa: N802
-        return SimpleNamespace(wait_stream=lambda _: None)
+        return SimpleNamespace(wait_stream=lambda _: None, cuda_stream=99)
 
     @contextmanager
     def stream(self, _stream):
@@ -118,6 +122,80 @@ def test_with_pytorch_what_warming_up_changed_is_undone_before_anything_is_measu
     found.release()
     assert gpu.done[-1] == "reset"
     assert torch.random_state == "before"
+
+
+class Module:
+    """What is used of a module of PyTorch."""
+
+    def __init__(self, forward, **children):
+        self.forward, self.children, self.before, self.after = forward, children, [], []
+
+    def named_modules(self, prefix=""):
+        yield prefix, self
+        for name, child in self.children.items():
+            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+
+    def register_forward_pre_hook(self, hook):
+        return self._kept(self.before, hook)
+
+    def register_forward_hook(self, hook, always_call):
+        assert always_call
+        return self._kept(self.after, hook)
+
+    def _kept(self, hooks, hook):
+        hooks.append(hook)
+        return SimpleNamespace(remove=lambda: hooks.remove(hook))
+
+    def __call__(self):
+        for hook in self.before:
+            hook(self, ())
+        try:
+            self.forward(self)
+        finally:
+            for hook in self.after:
+                hook(self, (), None)
+
+
+class Llama(Module):
+    pass
+
+
+def test_launches_are_told_by_the_module_in_which_they_are_captured(alone):
+    gpu = FakeGpu()
+    alone.setitem(sys.modules, "torch", FakeTorch(gpu.done))
+
+    def launch(count):
+        gpu.done.extend(["kernel"] * count)
+
+    def forward(model):
+        launch(1)
+        model.children["mlp"]()
+        launch(1)
+
+    inner = Module(lambda _: launch(2))
+    model = Llama(forward, mlp=inner)
+
+    def step():
+        if gpu.done.count("step") < 3:
+            # What warms up is captured into nothing.
+            gpu.done.append("step")
+            return
+        launch(1)
+        model()
+        launch(1)
+
+    found = capture(gpu, step, model=model)
+    assert list(found.modules) == ["", "Llama", "Llama.mlp", "Llama.mlp", "Llama", ""]
+    assert not any((model.before, model.after, inner.before, inner.after))
+
+
+@pytest.mark.parametrize("step", [lambda: None, 55])
+def test_modules_need_a_model_and_a_step_that_pytorch_captures(alone, step):
+    gpu, model = FakeGpu(), Llama(lambda _: None)
+    with pytest.raises(ArgumentError, match=r"model must be a torch\.nn\.Module"):
+        capture(gpu, step, stream=5, model="Llama")
+    with pytest.raises(ArgumentError, match="model tells the launches of a step that PyTorch captures"):
+        capture(gpu, step, stream=5, model=model)
 
 
 def test_a_step_that_fails_leaves_no_copy(alone):

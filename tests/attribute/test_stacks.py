@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,17 @@ from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.ranges import RangeKind, Ranges
 from ptxbench.attribute.replay.profile import profile_of
 from ptxbench.attribute.replay.replayed import ProfileFolder
+from ptxbench.attribute.replay.shown import document
 from ptxbench.attribute.stack_formats import FORMATS, collapsed, format_of, hatchet, pprof, speedscope
-from ptxbench.attribute.stacks import Stack, Stacks, by_range, profile_stacks, program_stacks, tree
+from ptxbench.attribute.stacks import (
+    Stack,
+    Stacks,
+    by_range,
+    module_frames,
+    profile_stacks,
+    program_stacks,
+    tree,
+)
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 
@@ -227,6 +237,35 @@ def test_a_measured_step_is_the_sum_of_its_stacks(decode):
     assert len(products.within()) == 3
     assert all(" x " in one.name for one in products.within())
     assert "gaps" in {one.name for one in root.within()}
+
+
+def test_modules_are_frames_around_their_launches(decode):
+    row = next(one for one in decode.rows if one.calls > 2)
+    modules = [""] * 2000
+    modules[row.kind.instances[0]] = "Llama.layers.0"
+    found = replace(decode, modules=tuple(modules))
+    inside = [one for one in profile_stacks(found).stacks if one.frames[:3] == ("Llama", "layers", "0")]
+    assert [(one.calls, one.energy_j) for one in inside] == [(1, pytest.approx(row.launch_j))]
+    assert tree(profile_stacks(found)).energy_j == pytest.approx(tree(profile_stacks(decode)).energy_j)
+    rows = [one for one in document(found)["rows"] if one.get("modules") != {"": one["calls"]}]
+    assert [one["modules"] for one in rows if one["type"] == "kernel"] == [
+        {"Llama.layers.0": 1, "": row.calls - 1}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "frames"),
+    [
+        ("model.layers.0.mlp", ("model", "layers", "0", "mlp")),
+        ("model.layers.0 backward", ("model", "layers", "0 backward")),
+        ("step 1.5", ("step 1.5",)),
+        ("v1.2: load", ("v1.2: load",)),
+        ("step", ("step",)),
+        ("", ()),
+    ],
+)
+def test_labels_of_modules_are_frames_within_each_other(label, frames):
+    assert module_frames(label) == frames
 
 
 @pytest.mark.parametrize("ending", ["pb.gz", "speedscope.json", "collapsed", "hatchet.json"])

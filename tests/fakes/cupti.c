@@ -97,6 +97,7 @@ int cuLaunchKernel(void *name, unsigned gx, unsigned gy, unsigned gz, unsigned b
     fake_kernel(name, start, start + 1500, 0);
     return 0;
 }
+int cuGraphLaunch(void *graph, void *stream) { return (void)graph, (void)stream, 0; }
 void fake_loss(size_t count) { lost += count; }
 uint64_t fake_now(void) { return stamp(); }
 #else
@@ -156,7 +157,7 @@ int main(int count, char **words) {
     *(void **)&play = dlsym(cupti, "fake_kernel");
     *(void **)&fake_now = dlsym(cupti, "fake_now");
     base = fake_now ? fake_now() : 0;
-    if (strcmp(what, "many")) kernels(count > 2 ? atol(words[2]) : 10);
+    if (strcmp(what, "many") && strcmp(what, "graph")) kernels(count > 2 ? atol(words[2]) : 10);
     if (!strcmp(what, "names")) {
         /* Each name of the file ends with a NUL. */
         static char all[1 << 20];
@@ -181,13 +182,17 @@ int main(int count, char **words) {
             kernels(100);
             usleep(20000);
         }
-    if (!strcmp(what, "many")) {
+    if (!strcmp(what, "many") || !strcmp(what, "graph")) {
         typedef int (*launch_fn)(const void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                                  unsigned, void *, void **, void **);
         launch_fn launch = (launch_fn)dlsym(cupti, "cuLaunchKernel");
         /* Two of three are "often". */
         for (long i = 0; i < atol(words[2]); i++)
             launch(i % 3 ? "often" : "seldom", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        /* From the first graph on all kernels are seen. */
+        if (!strcmp(what, "graph")) ((int (*)(void *, void *))dlsym(cupti, "cuGraphLaunch"))(NULL, NULL);
+        for (long i = 0; i < 30000 && !strcmp(what, "graph"); i++)
+            launch("behind", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);
     while (wait(NULL) > 0) {}

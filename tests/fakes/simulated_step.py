@@ -104,6 +104,10 @@ class SimulatedStep:
     def nodes(self) -> tuple[StepNode, ...]:
         return tuple(one.node for one in self.launches)
 
+    @property
+    def created(self) -> tuple[int, ...]:
+        return tuple(range(len(self.launches)))
+
     def whole(self) -> SimulatedReplay:
         return SimulatedReplay(self, tuple(range(len(self.launches))), self.extra_gap_s)
 

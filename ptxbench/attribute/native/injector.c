@@ -458,18 +458,22 @@ EXPORTED int cuptiFinalize(void) {
     return next ? next() : 999;
 }
 
-/* How many kernels were seen, and of graphs, and what was launched one by one and as graphs. */
+/* How many kernels were seen, and how many were launched one by one. */
 struct tally {
-    uint64_t seen, seen_in_graphs, launched, graphs;
+    uint64_t seen, launched;
 };
 
 static struct tally tally(void) {
     cupti.flush_all(0);
     pthread_mutex_lock(&state.lock);
-    struct tally now = {state.seen, state.seen_in_graphs, __atomic_load_n(&state.launched, __ATOMIC_RELAXED),
-                        __atomic_load_n(&state.graphs, __ATOMIC_RELAXED)};
+    struct tally now = {state.seen, __atomic_load_n(&state.launched, __ATOMIC_RELAXED)};
     pthread_mutex_unlock(&state.lock);
     return now;
+}
+
+/* Switched off and on again, CUPTI gives the kernels of a graph the times of the whole graph. */
+static int has_graphs(void) {
+    return state.seen_in_graphs || __atomic_load_n(&state.graphs, __ATOMIC_RELAXED);
 }
 
 static void say_time(const char *what) {
@@ -486,6 +490,12 @@ static void say_turn(int is_off) {
     pthread_mutex_unlock(&state.lock);
 }
 
+/* Sees kernels again. */
+static void look_again(void) {
+    if (!state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
+    say_turn(0);
+}
+
 static void sleep_s(double time_s) {
     struct timespec pause = {(time_t)time_s, (long)((time_s - (double)(time_t)time_s) * 1e9)};
     nanosleep(&pause, NULL);
@@ -493,21 +503,19 @@ static void sleep_s(double time_s) {
 
 /* Sees kernels in turns where they come too fast: SLICE_MS of them, then none until the mean rate is allowed.
  *
- * A host that runs ahead launches kernels long before they run. So what counts is also what was launched, a graph
- * for as many kernels as graphs had before; and what was launched to be seen is waited for. */
+ * A host that runs ahead launches kernels long before they run. So what was launched counts, too, and what was
+ * launched to be seen is waited for. From the first graph on all kernels are seen. */
 static void *limit_rate(void *limit) {
-    double most = *(double *)limit, of_graph = 1;
-    while (state.is_on && getpid() == state.pid) {
+    double most = *(double *)limit;
+    while (state.is_on && getpid() == state.pid && !has_graphs()) {
         struct tally before = tally(), after, end;
         uint64_t begin_ns = now_ns();
         sleep_s(SLICE_MS / 1e3);
         after = tally();
-        double seen = (double)(after.seen - before.seen);
-        double launched = (double)(after.launched - before.launched) +
-                          of_graph * (double)(after.graphs - before.graphs);
+        double seen = (double)(after.seen - before.seen), launched = (double)(after.launched - before.launched);
         double rate = (seen > launched ? seen : launched) / ((double)(now_ns() - begin_ns) / 1e9);
         /* While another tool wants kernels, none is left out. */
-        if (rate <= most || other.kinds || state.is_replaying) continue;
+        if (rate <= most || other.kinds || state.is_replaying || has_graphs()) continue;
         say_turn(1);
         if (cupti.disable(KIND_CONCURRENT_KERNEL)) {
             say_turn(0);
@@ -516,15 +524,12 @@ static void *limit_rate(void *limit) {
         double off_s = SLICE_MS / 1e3 * (rate / most - 1);
         sleep_s(off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
         end = tally();
-        for (int i = 0; i < MOST_OFF_S * 1000 / SLICE_MS && !state.is_replaying && state.is_on; i++) {
+        for (int i = 0; i < MOST_OFF_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {
             if ((double)(end.seen - before.seen) >= NEARLY_ALL * launched) break;
             sleep_s(SLICE_MS / 1e3);
             end = tally();
         }
-        if (after.graphs > before.graphs && end.seen_in_graphs > before.seen_in_graphs)
-            of_graph = (double)(end.seen_in_graphs - before.seen_in_graphs) / (double)(after.graphs - before.graphs);
-        if (!state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
-        say_turn(0);
+        look_again();
     }
     return NULL;
 }

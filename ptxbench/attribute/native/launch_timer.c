@@ -190,6 +190,7 @@ static uint32_t name_of(void *function) {
 static int begin_launch(struct pending *one, void *stream, void *function) {
     int capturing = 1;
     __atomic_fetch_add(function ? &state.launched : &state.graphs, 1, __ATOMIC_RELAXED);
+    if (!function && state.is_off && state.is_on) look_again();
     if (!is_timing() || driver.is_capturing(stream, &capturing) || capturing) return 0;
     one->name = function ? name_of(function) : UINT32_MAX;
     one->in_graph = !function;

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
-from ptxbench.core.errors import InputError
+from ptxbench.attribute.replay.modules import marked, require_model
+from ptxbench.core.errors import ArgumentError, InputError
 
 # PyTorch warms up before it captures: libraries are loaded, and gradients are made.
 TORCH_WARM_UP = 3
@@ -34,6 +35,10 @@ class CapturingGpu(Protocol):
         """Return what a call puts into a stream as a graph."""
         ...
 
+    def captured_nodes(self, stream: int) -> int:
+        """Return how many nodes the graph has so far into which a stream is captured."""
+        ...
+
     def save(self, memory: Sequence[tuple[int, int]]) -> Saved:
         """Return a copy of memory, by address and size."""
         ...
@@ -47,14 +52,18 @@ class Captured:
         graph: Handle of its CUDA graph.
         memory: Address and size of memory that it may work on, beside what its launches name.
         release: Gives back what holds the graph and its memory, and what was changed beside memory.
+        modules: The module of each node, in the order in which they were captured; "" for none.
     """
 
     graph: int
     memory: Sequence[tuple[int, int]]
     release: Callable[[], None]
+    modules: Sequence[str] = ()
 
 
-def capture(gpu: CapturingGpu, step: Any, stream: Any = None, warm_up: int | None = None) -> Captured:
+def capture(
+    gpu: CapturingGpu, step: Any, stream: Any = None, warm_up: int | None = None, model: Any = None
+) -> Captured:
     """Capture a step.
 
     Args:
@@ -62,18 +71,24 @@ def capture(gpu: CapturingGpu, step: Any, stream: Any = None, warm_up: int | Non
         step: Makes the launches; or a graph that is captured already.
         stream: What it makes them in, where it is neither PyTorch's nor CuPy's.
         warm_up: How often it is called before; None: 3 times with PyTorch, else never.
+        model: The model of PyTorch whose modules launches are told by; None: they are not.
 
     Raises:
+        ArgumentError: `model` is none, or PyTorch does not capture the step.
         InputError: It is no step, or there is nothing to capture it by.
         GpuError: It does what cannot be captured.
     """
+    if model is not None:
+        require_model(model)
     if (handle := graph_handle(step)) is not None:
+        _require_no(model)
         return Captured(handle, torch_memory(), lambda: None)
     if not callable(step):
         raise InputError(f"step must be callable, or a captured graph, not {step!r}")
     torch = sys.modules.get("torch")
     if stream is None and torch is not None and torch.cuda.is_initialized():
-        return _by_torch(gpu, torch, step, TORCH_WARM_UP if warm_up is None else warm_up)
+        return _by_torch(gpu, torch, step, TORCH_WARM_UP if warm_up is None else warm_up, model)
+    _require_no(model)
     cupy = sys.modules.get("cupy")
     if stream is None and cupy is not None:
         own = cupy.cuda.Stream(non_blocking=True)
@@ -85,6 +100,11 @@ def capture(gpu: CapturingGpu, step: Any, stream: Any = None, warm_up: int | Non
             " as `stream`"
         )
     return _by_stream(gpu, step, stream_handle(stream), warm_up or 0, lambda: None)
+
+
+def _require_no(model: Any) -> None:
+    if model is not None:
+        raise ArgumentError("model", "tells the launches of a step that PyTorch captures; leave it out here")
 
 
 def graph_handle(step: Any) -> int | None:
@@ -141,7 +161,9 @@ def allocated(segments: Sequence[dict[str, Any]], device: int) -> list[tuple[int
     return found
 
 
-def _by_torch(gpu: CapturingGpu, torch: Any, step: Callable[[], object], warm_up: int) -> Captured:
+def _by_torch(
+    gpu: CapturingGpu, torch: Any, step: Callable[[], object], warm_up: int, model: Any
+) -> Captured:
     """Capture as torch.cuda.graph does; tensors that were there before have then what they had."""
     cuda = torch.cuda
     cuda.synchronize()
@@ -159,7 +181,11 @@ def _by_torch(gpu: CapturingGpu, torch: Any, step: Callable[[], object], warm_up
             # A step that launches nothing is refused with a line that says so.
             warnings.filterwarnings("ignore", "The CUDA Graph is empty")
             with cuda.graph(graph, stream=stream):
-                kept = step()
+                if model is None:
+                    modules, kept = [], step()
+                else:
+                    with marked(model, lambda: gpu.captured_nodes(stream.cuda_stream)) as modules:
+                        kept = step()
         graph.instantiate()
         # Once as PyTorch does it: that writes the seeds of random numbers, and what is computed on the way.
         graph.replay()
@@ -173,7 +199,7 @@ def _by_torch(gpu: CapturingGpu, torch: Any, step: Callable[[], object], warm_up
         graph.reset()
         cuda.set_rng_state(random_state)
 
-    return Captured(int(graph.raw_cuda_graph()), torch_memory(), release)
+    return Captured(int(graph.raw_cuda_graph()), torch_memory(), release, modules)
 
 
 def _by_stream(

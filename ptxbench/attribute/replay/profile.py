@@ -9,6 +9,7 @@ their power is that of as many launches that do nothing.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -201,6 +202,7 @@ class Profile:
         wall_s: How long all of it took.
         closure_limit: Difference of the sum from the step beyond which the rows are no measurement.
         is_program: Whether the step is a whole program, while kernels of it ran.
+        modules: The module of each launch, "" for none; none: they are not known.
     """
 
     gpu: str
@@ -215,6 +217,7 @@ class Profile:
     wall_s: float
     closure_limit: float = SETTINGS.closure
     is_program: bool = False
+    modules: tuple[str, ...] = ()
 
     @property
     def what(self) -> str:
@@ -240,6 +243,12 @@ class Profile:
     def above_idle_j(self) -> float:
         """Energy of the step above what the board draws while one thread sleeps, J."""
         return self.step.energy_j - self.idle_w * self.step.time_s
+
+    def modules_of(self, row: ProfileRow) -> dict[str, int]:
+        """Return how many launches of a row each module makes, "" for none; nothing if not known."""
+        if row.kind is None or not self.modules:
+            return {}
+        return dict(Counter(self.modules[number] for number in row.kind.instances))
 
     def share(self, row: ProfileRow) -> float:
         """Return a row's share of the energy of the step."""
@@ -305,6 +314,7 @@ def profile_of(folder: ProfileFolder, settings: ReplaySettings = SETTINGS) -> Pr
         kept.changed_bytes,
         kept.wall_s,
         settings.closure,
+        modules=kept.modules,
     )
     return called(profile)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ def profile(
     out: Path | str | None = None,
     stream: Any = None,
     warm_up: int | None = None,
+    model: Any = None,
     progress: bool = False,
 ) -> Profile:
     """Measure the energy of every kernel of a step, by launching each kind of kernel again and again.
@@ -49,6 +50,8 @@ def profile(
         out: Folder for the run, new or empty; `ptxbench report` shows it. None: nothing is kept.
         stream: The stream that the step works in, where it uses neither PyTorch nor CuPy.
         warm_up: How often it is called before it is captured; None: 3 times with PyTorch, else never.
+        model: A `torch.nn.Module`, for flame graph and JSON to tell which of its modules makes which launches
+            while its `forward` runs.
         progress: Whether what is measured now is said on standard error.
 
     Raises:
@@ -66,11 +69,12 @@ def profile(
     with ExitStack() as stack:
         gpu = CudaGpu(current_gpu())
         stack.callback(gpu.close)
-        captured = capture(gpu, step, stream, warm_up)
+        captured = capture(gpu, step, stream, warm_up, model)
         stack.callback(captured.release)
         opened = gpu.open_step(captured.graph, captured.memory)
         stack.callback(opened.close)
-        return measure_step(gpu, opened, out, per or {}, say=_said if progress else lambda _: None)
+        say = _said if progress else lambda _: None
+        return measure_step(gpu, opened, out, per or {}, say=say, modules=captured.modules)
 
 
 def measure_step(
@@ -80,6 +84,7 @@ def measure_step(
     units: Mapping[str, float],
     settings: ReplaySettings = SETTINGS,
     say: Callable[[str], None] = lambda _: None,
+    modules: Sequence[str] = (),
 ) -> Profile:
     """Measure a captured step.
 
@@ -90,6 +95,7 @@ def measure_step(
         units: How many of a unit one step makes.
         settings: How long, and how.
         say: Is told what is measured now.
+        modules: The module of each node as they were captured, "" for none; none: they are not known.
 
     Raises:
         GpuError: A launch failed, or the GPU stopped answering; what was measured is in `out`.
@@ -101,7 +107,8 @@ def measure_step(
             "the step launches nothing: it must make its launches in the stream that is captured"
         )
     require_alone(kinds)
-    begun = ReplayedStep(kinds, saved_bytes=step.saved_bytes, units=units)
+    known = tuple(modules[at] if at < len(modules) else "" for at in step.created) if any(modules) else ()
+    begun = ReplayedStep(kinds, saved_bytes=step.saved_bytes, units=units, modules=known)
     with ExitStack() as stack:
         if out is None:
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="ptxbench-profile-"))

@@ -79,6 +79,7 @@ class ReplayedStep:
         changed_bytes: Memory that differed at the end from what it was before; -1 where it was not compared.
         wall_s: How long all of it took.
         units: How many of a unit, such as a token, one step makes.
+        modules: The module of each launch, "" for none; none: they are not known.
     """
 
     kinds: tuple[Kind, ...]
@@ -87,6 +88,7 @@ class ReplayedStep:
     changed_bytes: int = -1
     wall_s: float = 0.0
     units: Mapping[str, float] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
 
     def with_run(self, run: ReplayRun) -> ReplayedStep:
         """Return it with a run; of the same kind the new one counts."""

@@ -140,6 +140,8 @@ def _row_document(profile: Profile, row: ProfileRow) -> dict[str, Any]:
             "cluster": list(node.cluster),
             "shared_bytes": node.shared_bytes,
         }
+    if modules := profile.modules_of(row):
+        plain["modules"] = modules
     return plain
 
 
