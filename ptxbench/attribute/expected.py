@@ -56,7 +56,9 @@ def expected_powers(recorded: RecordedProgram, table: Path, counts: Path) -> dic
         calls = profiled.count(kernel)
         found = estimate_kernel(kernel, table=measured, ncu=counts, time_s=mean_s * calls)
         error_w = (found.high_j - found.low_j) / 2 / found.time_s
-        expected[name] = Expected(found.power_w, error_w)
+        whole_j = sum(part.energy_j for part in found.parts)
+        parts = {part.name: part.energy_j / whole_j for part in found.parts if part.energy_j > 0}
+        expected[name] = Expected(found.power_w, error_w, parts=parts)
     return expected
 
 

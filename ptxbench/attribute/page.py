@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -12,12 +12,14 @@ import numpy as np
 
 from ptxbench.attribute.attribution import NO_KERNEL, Share
 from ptxbench.attribute.demangle import shortened
+from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
 from ptxbench.attribute.replay.cut import without_replays
 from ptxbench.attribute.replay.profile import Profile, ProfileRow
 from ptxbench.attribute.replay.shown import foot, head, launch_shape
 from ptxbench.attribute.report import energy_line
+from ptxbench.attribute.stacks import Frame, program_stacks, tree
 from ptxbench.core.version import VERSION
 from ptxbench.report.web_page import render_page
 from ptxbench.sensors.base import SourceName
@@ -27,6 +29,8 @@ _WIDTH, _HEIGHT, _FOOT = 1000, 160, 16
 _MOST_POINTS = 1500
 _LONGEST_TITLE = 200
 _LONGEST_NAME = 300
+# Of the flame graph: a frame of less, of the whole, is one with the others.
+_LEAST_FRAME, _LONGEST_FRAME = 0.004, 120
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,29 @@ class _Gpu:
     tables: tuple[_Table, ...]
 
 
-def page(recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[Profile] = ()) -> str:
+@dataclass(frozen=True)
+class _Frame:
+    """A frame of the flame graph, with its part of the one that holds it."""
+
+    name: str
+    said: str
+    percent: str
+    within: tuple[_Frame, ...]
+
+
+def page(
+    recorded: RecordedProgram,
+    program: ProgramEnergy,
+    profiles: Sequence[Profile] = (),
+    expected: Mapping[str, Expected] | None = None,
+) -> str:
     """Return the report as a page; every text of the run is escaped.
 
     Args:
         recorded: The run.
         program: What it took.
         profiles: Its kernels by what was launched again.
+        expected: What a table expects, by kernel name.
     """
     text = files("ptxbench.attribute").joinpath("program.html").read_text(encoding="utf-8")
     recorded = without_replays(recorded)
@@ -81,7 +101,36 @@ def page(recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[P
     gpus = [_gpu(recorded, board, gpu, program, by_gpu.get(gpu.energy.gpu)) for board, gpu in pairs]
     title = shlex.join(program.command)
     title = title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
-    return render_page(text, f"Energy of {title}", command=title, program=program, gpus=gpus, version=VERSION)
+    root = tree(program_stacks(recorded, program, profiles, expected))
+    flame = _frames(root, root.energy_j) if any(gpu.kernels for gpu in program.gpus) else ()
+    return render_page(
+        text,
+        f"Energy of {title}",
+        command=title,
+        program=program,
+        gpus=gpus,
+        flame=flame,
+        version=VERSION,
+    )
+
+
+def _frames(holding: Frame, whole_j: float) -> tuple[_Frame, ...]:
+    """Return the frames in a frame, the largest first, and the small ones as one."""
+    shown = [one for one in holding.within() if one.energy_j >= _LEAST_FRAME * whole_j]
+    found = [
+        _Frame(
+            shortened(one.name, _LONGEST_FRAME),
+            f"{one.name}: {one.energy_j:.4g} J, {one.energy_j / whole_j:.1%}, {one.time_s:.4g} s",
+            f"{100 * one.energy_j / holding.energy_j:.3f}",
+            _frames(one, whole_j),
+        )
+        for one in shown
+    ]
+    left, left_j = len(holding.within()) - len(shown), holding.energy_j - sum(one.energy_j for one in shown)
+    if left and left_j > 0:
+        said = f"{left} smaller ones: {left_j:.4g} J, {left_j / whole_j:.1%}"
+        found.append(_Frame(f"{left} more", said, f"{100 * left_j / holding.energy_j:.3f}", ()))
+    return tuple(found)
 
 
 def _gpu(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import nnls
@@ -22,11 +22,13 @@ class Expected:
         power_w: Mean power of the whole board while it runs, W.
         error_w: Half of its 95% interval, W.
         is_replayed: Whether it drew that when it was launched again: that is no prior, it splits groups.
+        parts: Share of its energy by class of opcode and by memory level, where a table expects it.
     """
 
     power_w: float
     error_w: float
     is_replayed: bool = False
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from ptxbench.attribute.attribution import NO_KERNEL, Share
 from ptxbench.attribute.demangle import demangled
 from ptxbench.attribute.launches import Launches, innermost
+from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.recorded import RecordedProgram
@@ -116,16 +117,22 @@ def module_frames(label: str) -> tuple[str, ...]:
 
 
 def program_stacks(
-    recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[Profile] = ()
+    recorded: RecordedProgram,
+    program: ProgramEnergy,
+    profiles: Sequence[Profile] = (),
+    expected: Mapping[str, Expected] | None = None,
 ) -> Stacks:
     """Return what a program took: GPU, NVTX range or window where there are any, and kernel.
 
-    A kernel counts for the range that was opened last when it ran, in proportion to its time.
+    A kernel counts for the range that was opened last when it ran, in proportion to its time. In it are
+    classes of its opcodes and the memory levels, by a table's estimate, where that knows them: with a tilde,
+    as they are estimated.
 
     Args:
         recorded: The run.
         program: What it took.
         profiles: Its kernels by what was launched again; they stand in the place of what the readings tell.
+        expected: What a table expects, by kernel name.
     """
     by_gpu = {one.gpu: one for one in profiles}
     stacks: list[Stack] = []
@@ -134,10 +141,10 @@ def program_stacks(
         parts = {} if launches is None else by_range(launches, recorded.log.ranges)
         profile = by_gpu.get(gpu.energy.gpu)
         if profile is not None:
-            stacks += _of_profile(profile, gpu, parts)
+            stacks += _of_profile(profile, gpu, parts, expected or {})
             continue
         for share in gpu.kernels:
-            stacks += _of_share(share, (gpu.energy.gpu,), parts)
+            stacks += _of_share(share, (gpu.energy.gpu,), parts, expected or {})
         if not gpu.kernels:
             stacks += _whole(gpu, program.time_s)
     return Stacks(" ".join(program.command), tuple(stacks))
@@ -175,21 +182,42 @@ def _frames(row: ProfileRow) -> tuple[str, ...]:
     return short_name(row.name, _LONGEST), f"{row.name}, {launch_shape(row.kind.node)}"
 
 
-def _of_share(share: Share, frames: tuple[str, ...], parts: dict[str, dict[str, float]]) -> Iterator[Stack]:
+def _by_part(stack: Stack, expected: Expected | None) -> Iterator[Stack]:
+    """Yield the parts of a kernel by a table's estimate, or the kernel where there is none."""
+    if expected is None or not expected.parts:
+        yield stack
+        return
+    for name, part in expected.parts.items():
+        frames = (*stack.frames, f"~ {name}")
+        yield Stack(frames, stack.energy_j * part, stack.time_s * part, stack.calls * part)
+
+
+def _of_share(
+    share: Share,
+    frames: tuple[str, ...],
+    parts: dict[str, dict[str, float]],
+    expected: Mapping[str, Expected],
+) -> Iterator[Stack]:
     """Yield the stacks of a row of a program."""
     if share.members:
         group = f"{len(share.names)} kernels, not separable"
         for one in share.members:
-            yield from _of_share(one, (*frames, group), {})
+            yield from _of_share(one, (*frames, group), {}, expected)
         return
     if not math.isfinite(share.energy_j):
         return
     for name, part in parts.get(share.names[0], {"": 1.0}).items():
         whole = (*frames, *module_frames(name), demangled(share.names[0]))
-        yield Stack(whole, share.energy_j * part, share.time_s * part, share.calls * part)
+        stack = Stack(whole, share.energy_j * part, share.time_s * part, share.calls * part)
+        yield from _by_part(stack, expected.get(share.names[0]))
 
 
-def _of_profile(profile: Profile, gpu: GpuShare, parts: dict[str, dict[str, float]]) -> Iterator[Stack]:
+def _of_profile(
+    profile: Profile,
+    gpu: GpuShare,
+    parts: dict[str, dict[str, float]],
+    expected: Mapping[str, Expected],
+) -> Iterator[Stack]:
     """Yield the stacks of what was launched again, and of the time without a kernel."""
     for row in profile.rows:
         if not math.isfinite(row.energy_j):
@@ -197,7 +225,8 @@ def _of_profile(profile: Profile, gpu: GpuShare, parts: dict[str, dict[str, floa
         name = "" if row.kind is None else row.kind.node.name
         for within, part in parts.get(name, {"": 1.0}).items():
             frames = (gpu.energy.gpu, *module_frames(within), *_frames(row))
-            yield Stack(frames, row.energy_j * part, row.time_s * part, row.calls * part)
+            stack = Stack(frames, row.energy_j * part, row.time_s * part, row.calls * part)
+            yield from _by_part(stack, expected.get(name))
     left_j = gpu.energy.energy_j - profile.step.energy_j
     if left_j > 0:
         yield Stack((gpu.energy.gpu, NO_KERNEL), left_j, 0.0, 0)

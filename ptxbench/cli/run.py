@@ -140,7 +140,7 @@ def command(options: _Options) -> int:
             raise problem
     if out is not None:
         _keep(program, profiles, out)
-    _write(recorded, program, profiles, options)
+    _write(recorded, program, profiles, expected, options)
     exit_code = program.exit_code if options.kept is None else 0
     return exit_code or _compare(program, options.baseline, options.limit)
 
@@ -314,7 +314,11 @@ def _check_files(*paths: Path | None) -> None:
 
 
 def _write(
-    recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[Profile], options: _Options
+    recorded: RecordedProgram,
+    program: ProgramEnergy,
+    profiles: Sequence[Profile],
+    expected: Mapping[str, Expected],
+    options: _Options,
 ) -> None:
     trace, html, flame = options.trace, options.html, options.flame
     for path in (trace, html, flame):
@@ -331,13 +335,14 @@ def _write(
         from ptxbench.attribute.page import page
         from ptxbench.storage.atomic import write_text
 
-        write_text(html, page(recorded, program, profiles))
+        write_text(html, page(recorded, program, profiles, expected))
     if flame is not None:
         from ptxbench.attribute.stack_formats import FORMATS, format_of
         from ptxbench.attribute.stacks import program_stacks
         from ptxbench.storage.atomic import write_bytes
 
-        write_bytes(flame, FORMATS[format_of(flame)](program_stacks(recorded, program, profiles)))
+        stacks = program_stacks(recorded, program, profiles, expected)
+        write_bytes(flame, FORMATS[format_of(flame)](stacks))
 
 
 def _keep_recorded(recorded: RecordedProgram, out: Path) -> InputError | None:

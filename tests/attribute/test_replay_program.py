@@ -13,6 +13,7 @@ from ptxbench.attribute.attribution import BY_REPLAY, BY_TIME
 from ptxbench.attribute.expected import replayed_powers
 from ptxbench.attribute.launches import LaunchLog, join_launches
 from ptxbench.attribute.page import page
+from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import energy_of, recorded_board, recording
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram, keep, load, program_manifest
 from ptxbench.attribute.replay.of_program import _stretches, program_profiles
@@ -305,10 +306,36 @@ def test_where_the_energy_of_the_program_is_not_known_there_is_no_profile(whole)
     assert program_profiles(blind, energy_of(blind)) == ()
 
 
-def test_page_and_stacks_have_the_kernels_by_themselves(whole):
+def test_what_a_table_expects_is_within_a_kernel_in_stacks_and_page(whole, replayed):
+    recorded, _, _ = whole
+    energy, profiles = replayed
+    expected = {"gemm": Expected(400.0, 20.0, parts={"tensor core": 0.75, "DRAM": 0.25})}
+    stacks = program_stacks(recorded, energy, profiles, expected).stacks
+    plain_j = {one.frames[-1]: one.energy_j for one in program_stacks(recorded, energy, profiles).stacks}
+    parts_j = {one.frames[-1]: one.energy_j for one in stacks}
+    assert parts_j["~ tensor core"] == pytest.approx(0.75 * plain_j["gemm, 1 x 128"])
+    assert parts_j["~ DRAM"] == pytest.approx(0.25 * plain_j["gemm, 1 x 128"])
+    assert parts_j["norm, 2 x 128"] == plain_j["norm, 2 x 128"]
+    text = page(recorded, energy, profiles, expected)
+    # As wide as its part of the kernel that holds it.
+    assert '<div class="f" style="width: 75.000%"><span title="~ tensor core: ' in text
+    assert "classes of opcodes and memory levels" in text
+    assert "classes of opcodes" not in page(recorded, energy, profiles)
+
+
+def test_the_flame_graph_of_the_page_leaves_out_what_nobody_sees(whole, replayed):
+    recorded, _, _ = whole
+    energy, (profile,) = replayed
+    small = tuple(replace(profile.rows[0], name=f"k{n}", kind=None, energy_j=0.1) for n in range(3))
+    text = page(recorded, energy, (replace(profile, rows=(*profile.rows, *small)),))
+    assert text.count('<span title="k') == 0
+    # With the time without a kernel they are four.
+    assert '<span title="4 smaller ones: 0.' in text
+
+
+def test_page_and_stacks_have_the_kernels_by_themselves(whole, replayed):
     recorded, truths, _ = whole
-    energy = energy_of(recorded)
-    profiles = program_profiles(recorded, energy)
+    energy, profiles = replayed
     text = page(recorded, energy, profiles)
     assert "Kernels by themselves" in text
     assert "gemm, 1 x 128" in text
