@@ -233,7 +233,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PAIRS = 2
 # Programs in pairs, and how each runs: followed by default, or looked at all the time.
 KINDS = ("small", "spin20", "graph", "gemm", "decode-graph", "decode-eager", "decode-ahead")
-HOW = {"plain": ["--no-kernels"], "traced": [], "every": ["--most-launches", "1e9"]}
+HOW = {
+    "plain": ["--no-kernels"],
+    "traced": [],
+    "every": ["--most-launches", "1e9"],
+    "events": ["--by-events"],
+}
 TIMEOUT_S = 80
 
 

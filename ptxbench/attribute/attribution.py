@@ -31,7 +31,7 @@ import numpy as np
 
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.equations import SETTINGS, Equations, Readings, equations_of
-from ptxbench.attribute.launches import Launches
+from ptxbench.attribute.launches import WHOLE_GRAPH, Launches
 from ptxbench.attribute.powers import Expected, prior_of, resampled, solve
 from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.response import responses
@@ -56,8 +56,8 @@ class Share:
         interval_j: Its 95% interval, J; NaN where there is none.
         method: How it was found.
         expected_j: What a measured table expects, J; NaN where none was given or it does not know.
-        members: Of names that cannot be told apart, what each may have taken, the largest first; they add up
-            to this share.
+        members: Of names that cannot be told apart, or of a whole graph, what each may have taken, the
+            largest first; they add up to this share. In a graph their calls are those of the graph.
     """
 
     names: tuple[str, ...]
@@ -295,9 +295,11 @@ def _members(
     what is left; all is scaled to the sum. The interval is all that the sum and the bounds of power allow; of
     a name of which something is expected, those are its error and what the scale changed.
     """
+    number = {text: i for i, text in enumerate(launches.names)}
+    if share.names == (WHOLE_GRAPH,) and (graph := known.get(number[WHOLE_GRAPH])) is not None:
+        return _in_graph(share, graph)
     if len(share.names) == 1:
         return ()
-    number = {text: i for i, text in enumerate(launches.names)}
     names = [number[text] for text in share.names]
     time_s = busy.by_name_s[names]
     low_w, high_w = (np.full(len(names), bound_w) for bound_w in _bounds_w(readings))
@@ -325,6 +327,21 @@ def _members(
         )
         for i, name in enumerate(names)
     ]
+    return tuple(sorted(members, key=lambda one: -one.energy_j))
+
+
+def _in_graph(share: Share, graph: Expected) -> tuple[Share, ...]:
+    """Return what each kernel of a whole graph takes of its energy and time, as in an earlier replay."""
+    relative = graph.error_w / graph.power_w
+    members = []
+    for name, (part_j, part_s) in graph.kernels.items():
+        low_j, high_j = (end * part_j for end in share.interval_j)
+        energy_j = share.energy_j * part_j
+        interval_j = (
+            energy_j - math.hypot(energy_j - low_j, relative * energy_j),
+            energy_j + math.hypot(high_j - energy_j, relative * energy_j),
+        )
+        members.append(Share((name,), share.calls, share.time_s * part_s, energy_j, interval_j, BY_REPLAY))
     return tuple(sorted(members, key=lambda one: -one.energy_j))
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ptxbench.attribute.demangle import demangled
+from ptxbench.attribute.launches import WHOLE_GRAPH
 from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import energy_of
 from ptxbench.attribute.recorded import RUN, RecordedProgram, load
@@ -101,13 +103,29 @@ def replayed_powers(recorded: RecordedProgram, profiles: Iterable[Profile]) -> d
         for row in profile.rows:
             if row.kind is not None and row.status is Status.OK and row.time_s > 0:
                 rows.setdefault(row.kind.node.name, []).append(row)
-    expected = {}
-    for name, found in rows.items():
-        time_s = sum(row.time_s for row in found)
-        power_w = sum(row.energy_j for row in found) / time_s
-        half_w = sum(row.half_j for row in found) / time_s
-        expected[name] = Expected(power_w, math.hypot(half_w, differs * power_w), is_replayed=True)
-    return expected
+    if not rows:
+        return {}
+    expected = {name: _together(found, differs) for name, found in rows.items()}
+    whole = _together([row for found in rows.values() for row in found], differs)
+    by_name = {name: (_energy_j(found), _time_s(found)) for name, found in rows.items()}
+    whole_j, whole_s = (sum(one[i] for one in by_name.values()) for i in (0, 1))
+    kernels = {name: (energy_j / whole_j, time_s / whole_s) for name, (energy_j, time_s) in by_name.items()}
+    return {**expected, WHOLE_GRAPH: replace(whole, kernels=kernels)}
+
+
+def _together(rows: Sequence[ProfileRow], differs: float) -> Expected:
+    """Return what some rows drew together; `differs` is by how much a program may draw otherwise."""
+    time_s = _time_s(rows)
+    power_w, half_w = _energy_j(rows) / time_s, sum(row.half_j for row in rows) / time_s
+    return Expected(power_w, math.hypot(half_w, differs * power_w), is_replayed=True)
+
+
+def _energy_j(rows: Sequence[ProfileRow]) -> float:
+    return sum(row.energy_j for row in rows)
+
+
+def _time_s(rows: Sequence[ProfileRow]) -> float:
+    return sum(row.time_s for row in rows)
 
 
 def _model(name: str) -> str:

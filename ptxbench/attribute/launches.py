@@ -51,6 +51,8 @@ _WHOLE_GRAPHS = (
     "CUPTI gave kernels of CUDA graphs the times of their whole graph: by kernel they are not known; try"
     " `ptxbench run --most-launches 1e9`"
 )
+# The name of a graph that events have timed as a whole.
+WHOLE_GRAPH = "(a CUDA graph)"
 # Records that are read at once, so that a log of millions has no second copy.
 _PIECE = 1 << 18
 

@@ -23,12 +23,14 @@ class Expected:
         error_w: Half of its 95% interval, W.
         is_replayed: Whether it drew that when it was launched again: that is no prior, it splits groups.
         parts: Share of its energy by class of opcode and by memory level, where a table expects it.
+        kernels: Of a whole graph the share of energy and of time that each kernel took in the replay.
     """
 
     power_w: float
     error_w: float
     is_replayed: bool = False
     parts: Mapping[str, float] = field(default_factory=dict)
+    kernels: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,8 @@ def _of_share(
 ) -> Iterator[Stack]:
     """Yield the stacks of a row of a program."""
     if share.members:
-        group = f"{len(share.names)} kernels, not separable"
+        alone = len(share.names) == 1
+        group = share.names[0] if alone else f"{len(share.names)} kernels, not separable"
         for one in share.members:
             yield from _of_share(one, (*frames, group), {}, expected)
         return

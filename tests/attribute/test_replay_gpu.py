@@ -116,3 +116,19 @@ def test_cupy_is_captured_by_its_own_stream():
         "assert found.changed_bytes == 0 and len(found.rows) >= 1, found\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_modules_are_told_by_what_they_launch():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rise, self.fall = torch.nn.Tanh(), torch.nn.Softmax(dim=-1)
+
+        def forward(self, x):
+            return self.fall(self.rise(x)).mul(3.0)
+
+    model, x = Model(), torch.randn(2048, 2048, device="cuda")
+    found = ptxbench.profile(lambda: model(x).add(1.0), model=model)
+    told = {row.name: found.modules_of(row) for row in found.rows if row.kind is not None}
+    for part, module in (("tanh", "Model.rise"), ("softmax", "Model.fall"), ("Mul", "Model"), ("add", "")):
+        assert [one for name, one in told.items() if part.lower() in name.lower()] == [{module: 1}], told

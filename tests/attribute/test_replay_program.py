@@ -11,7 +11,7 @@ from fakes.loads import LoadedGpu
 from ptxbench.api.board import open_boards
 from ptxbench.attribute.attribution import BY_REPLAY, BY_TIME
 from ptxbench.attribute.expected import replayed_powers
-from ptxbench.attribute.launches import LaunchLog, join_launches
+from ptxbench.attribute.launches import WHOLE_GRAPH, Launches, LaunchLog, join_launches
 from ptxbench.attribute.page import page
 from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import energy_of, recorded_board, recording
@@ -194,6 +194,31 @@ def test_an_earlier_replay_splits_what_the_readings_cannot_tell_apart(whole, rep
         assert one.method == (BY_TIME if name == "shared" else BY_REPLAY)
         assert high_j - low_j < 0.5 * (plain[name][1] - plain[name][0])
     assert any("by time and what they drew in the earlier replay" in line for line in lines(split))
+
+
+def test_an_earlier_replay_splits_a_graph_that_is_one_row(whole, replayed):
+    recorded, truths, _ = whole
+    launches = recorded.log.by_gpu[""]
+    # As by events: a step is one launch of a graph.
+    steps = len(launches) // STEPS
+    start_ns, end_ns = launches.start_ns[::steps], launches.end_ns[steps - 1 :: steps]
+    only = np.zeros(STEPS, dtype=np.int64)
+    graphs = Launches((WHOLE_GRAPH,), only, start_ns, end_ns, (LANE,), only)
+    by_events = replace(recorded, log=replace(recorded.log, by_gpu={"": graphs}))
+    energy = energy_of(by_events, replayed_powers(recorded, replayed[1]))
+    (graph, _) = energy.gpus[0].kernels
+    assert graph.names == (WHOLE_GRAPH,)
+    assert sum(one.energy_j for one in graph.members) == pytest.approx(graph.energy_j)
+    for one in graph.members:
+        (name,) = one.names
+        low_j, high_j = one.interval_j
+        assert low_j < truths[name] < high_j
+        assert high_j - low_j < 0.4 * one.energy_j
+        assert one.method == BY_REPLAY
+    text = page(by_events, energy)
+    assert f"{WHOLE_GRAPH}<details>" in text
+    frames = [one.frames for one in program_stacks(by_events, energy).stacks]
+    assert (energy.gpus[0].energy.gpu, WHOLE_GRAPH, "gemm") in frames
 
 
 def test_the_command_takes_an_earlier_replay(whole, tmp_path, capfd):
