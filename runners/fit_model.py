@@ -54,6 +54,7 @@ COUNTED = RESULTS / "nvidia-h200"
 SETS = {"library": "validation", "suite": "suite"}
 _CSV = "kernel_validation.csv"
 _CLOSE = 0.95
+_SHOWN_LACKING = 15
 # One constant is as good as another once activities and memory are fitted beside it.
 _ANY_PJ = 12.0
 # Table, whose terms (None: its own), and whose kernels.
@@ -79,6 +80,8 @@ class Judged:
         ratios: Measured over estimated energy of the judged kernels where less is known, by set.
         by_families: How many fit cases the intervals of the other families hold, by what is known, and of how
             many.
+        lacking: Opcodes without a row of their own, by their mean share of what judged kernels execute, the
+            largest first.
     """
 
     gpu: str
@@ -87,6 +90,7 @@ class Judged:
     nulls: Sequence[tuple[str, Sequence[SetErrors]]]
     ratios: Mapping[str, Sequence[CodeRatio]]
     by_families: Mapping[tuple[bool, bool, bool], tuple[int, int]]
+    lacking: Sequence[tuple[str, float]]
 
 
 def main() -> int:
@@ -157,14 +161,25 @@ def judge(gpu: str) -> Judged:
     fit_ratios = [
         one for of_set in _profiled(sessions, Purpose.FIT).values() for one in ratios(of_set, atlas)
     ]
+    profiles = _profiled(sessions, Purpose.JUDGED)
     return Judged(
         gpu,
         atlas.terms,
         kernels,
         nulls,
-        {name: ratios(of_set, atlas) for name, of_set in _profiled(sessions, Purpose.JUDGED).items()},
+        {name: ratios(of_set, atlas) for name, of_set in profiles.items()},
         {spread.inputs: _held(fit_ratios, spread) for spread in atlas.terms.code_spreads},
+        _without_row([one for of_set in profiles.values() for one in of_set], atlas.opcode_energies.own_rows),
     )
+
+
+def _without_row(kernels: Sequence[Profiled], own_rows: frozenset[str]) -> list[tuple[str, float]]:
+    shares: dict[str, float] = {}
+    for one in kernels:
+        for opcode, count in one.work.opcodes:
+            if opcode not in own_rows:
+                shares[opcode] = shares.get(opcode, 0.0) + count / one.work.executions / len(kernels)
+    return sorted(shares.items(), key=lambda one: -one[1])
 
 
 def _held(found: Sequence[CodeRatio], spread: CodeSpread) -> tuple[int, int]:
@@ -187,6 +202,7 @@ def blocks(judged: Sequence[Judged], *, left_out: bool = True) -> dict[str, str]
         "answers": _answers(judged),
         **{f"nulls-{one.gpu}": _nulls(one) for one in judged},
         "coverage": _coverage(judged),
+        "lacking": _lacking(judged),
         "library": _library(judged[0]),
         "families": _families(judged),
         "code": _code(judged[0]),
@@ -277,6 +293,15 @@ def _coverage(judged: Sequence[Judged]) -> str:
             )
     head = ("GPU", "judged kernels", "own row, median", "least", "95% or more", "stand-ins or weak, median")
     return table(head, rows, left=2)
+
+
+def _lacking(judged: Sequence[Judged]) -> str:
+    rows = []
+    for one in judged:
+        whole = sum(share for _, share in one.lacking)
+        first = ", ".join(f"{opcode} {share:.1%}" for opcode, share in one.lacking[:_SHOWN_LACKING])
+        rows.append([one.gpu.upper(), f"{1 - whole:.0%}", first])
+    return table(("GPU", "own row, mean", "most of the rest"), rows, left=3)
 
 
 def _library(one: Judged) -> str:

@@ -1,8 +1,13 @@
-"""Judge estimates from code alone by the instruction suite, whose code is kept: counts, time and energy.
+"""Judge estimates from code alone by own kernels, whose code is kept: counts, time and energy.
 
     python runners/judge_code.py --validation results/nvidia-h200/suite --table h200 [--counts-of FOLDER]
+    python runners/judge_code.py --operators
 
-Needs nvcc of the assembler's CUDA version, and no GPU. Each kernel is compiled for the table's GPU and
+Needs nvcc of the assembler's CUDA version, and no GPU. The second form estimates one operator of CUDA on each
+element of an array, and three kernels of a training step, as a user does who knows the launch alone, and
+writes docs/model.md's table of them (code_split.toml, results/GPU/code).
+
+In the first form each kernel of the instruction suite is compiled for the table's GPU and
 counted by its code, with the passes of its outer loops as its launch has them: `rounds`, which nvcc splits
 among an unrolled loop and those for what is left, and the loop that fills a block's tile. How far nvcc
 unrolled is what comes nearest to ncu's count; nothing else is taken from it. Kernels with a loop whose passes
@@ -16,22 +21,28 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from fit_model import PAGE, ROOT, RUNS
+from fit_model import table as markdown_table
+from page_blocks import with_block
 from spread_code import Profiled, profiled
-from suite_split import SuiteKernel, read_split, source_of
+from suite_split import CODE, SuiteKernel, read_split, source_of
 
+import ptxbench
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.code_work import CodeWork, KernelCode, read_kernel, static_work
 from ptxbench.model.control_flow import find_loops
 from ptxbench.model.estimate import Machine, estimate
-from ptxbench.model.validate import conditions_of, session_static
-from ptxbench.model.validation_file import Purpose
+from ptxbench.model.validate import conditions_of, measured_kernels, session_static
+from ptxbench.model.validation_file import Purpose, read_session
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.shipped import SHIPPED
 
 _TILE = 1024
 _UNROLLED = (1, 2, 4, 8, 16)
@@ -96,13 +107,7 @@ def compiled(folder: Path, table: Atlas, executions: Mapping[str, float]) -> dic
     """Return the work of each kernel of the suite by its case, as its code tells; says which could not be."""
     works = {}
     for one in read_split():
-        cubin = folder / f"{one.family}.cubin"
-        if not cubin.exists():
-            source = folder / f"{one.family}.cu"
-            source.write_text(source_of(one.code))
-            # CuPy, which compiled what was measured, flushes denormal numbers to zero.
-            options = [f"-arch={table.gpu.target}", "--std=c++17", "-ftz=true", "-cubin"]
-            subprocess.run(["nvcc", *options, "-o", str(cubin), str(source)], check=True)  # noqa: S607 (the one on PATH)
+        cubin = _cubin(folder, one, table.gpu.target)
         try:
             code = read_kernel(cubin, one.name, table)
             works[one.case] = work_of(code, one, table, executions[one.case])
@@ -111,16 +116,114 @@ def compiled(folder: Path, table: Atlas, executions: Mapping[str, float]) -> dic
     return works
 
 
+@dataclass(frozen=True)
+class Alone:
+    """One kernel by its code and launch alone.
+
+    Attributes:
+        case: Its name.
+        measured_j: Measured energy.
+        measured_s: Measured time.
+        found: What `ptxbench.estimate_kernel` says.
+    """
+
+    case: str
+    measured_j: float
+    measured_s: float
+    found: ptxbench.KernelEstimate
+
+    @property
+    def error_pct(self) -> float:
+        """100 (estimated / measured - 1)."""
+        return 100 * (self.found.energy_j / self.measured_j - 1)
+
+    @property
+    def time_error_pct(self) -> float:
+        """The same of the time."""
+        return 100 * (self.found.time_s / self.measured_s - 1)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the 95% interval holds the measured energy."""
+        return self.found.low_j <= self.measured_j <= self.found.high_j
+
+
+def estimate_alone(gpu: str, families: Collection[str] = ()) -> list[Alone]:
+    """Return the kernels of code_split.toml, estimated by a table from code and launch alone.
+
+    Args:
+        gpu: Name of the table; results of its GPU have what was measured.
+        families: Which families; (): all.
+    """
+    folder = ROOT / "results" / SHIPPED[gpu].name / CODE
+    measured = {one.case.name: one for one in measured_kernels(read_session(folder))}
+    table, found = ptxbench.load_table(gpu), []
+    sms = open_atlas(gpu).gpu.sm_count
+    with tempfile.TemporaryDirectory() as scratch:
+        for one in read_split(CODE):
+            if families and one.family not in families:
+                continue
+            cubin = _cubin(Path(scratch), one, open_atlas(gpu).gpu.target)
+            shape = {"grid": one.blocks_per_sm * sms, "block": one.threads}
+            seen = measured[one.case]
+            by_code = ptxbench.estimate_kernel(cubin, entry=one.name, table=table, **shape)
+            found.append(Alone(one.case, seen.energy_j, seen.time_s, by_code))
+    return found
+
+
+def _write_alone() -> None:
+    """Write the table of code_split.toml into docs/model.md, and print it."""
+    gpus = [gpu for gpu in RUNS if (ROOT / "results" / SHIPPED[gpu].name / CODE).exists()]
+    by_gpu = {gpu: estimate_alone(gpu) for gpu in gpus}
+    rows = []
+    for number, first in enumerate(by_gpu[gpus[0]]):
+        cells = []
+        for found in by_gpu.values():
+            one = found[number]
+            cells += [f"{one.measured_j:.4f}", f"{one.found.energy_j:.4f}", f"{one.error_pct:+.1f}%"]
+            cells += [f"{one.found.low_j:.3f} to {one.found.high_j:.3f}", f"{one.time_error_pct:+.0f}%"]
+        rows.append([first.case.partition("/")[2], *cells])
+    means = ["mean of absolute errors"]
+    for found in by_gpu.values():
+        errors = [abs(one.error_pct) for one in found]
+        slow = np.mean([abs(one.time_error_pct) for one in found])
+        held = f"holds {sum(one.inside for one in found)} of {len(found)}"
+        means += ["", "", f"{np.mean(errors):.1f}%", held, f"{slow:.0f}%"]
+    head = ["kernel"]
+    for gpu in gpus:
+        head += [f"{gpu.upper()}, measured J", "estimated J", "off by", "95%", "time off by"]
+    block = markdown_table(head, [*rows, means])
+    print(block)
+    write_text(PAGE, with_block(PAGE.read_text(encoding="utf-8"), "operators", block))
+
+
+def _cubin(folder: Path, one: SuiteKernel, target: str) -> Path:
+    """Return the machine code of a kernel's family, compiled once."""
+    cubin = folder / f"{one.family}.cubin"
+    if not cubin.exists():
+        source = folder / f"{one.family}.cu"
+        source.write_text(source_of(one.code))
+        # CuPy, which compiled what was measured, flushes denormal numbers to zero.
+        options = [f"-arch={target}", "--std=c++17", "-ftz=true", "-diag-suppress=177", "-cubin"]
+        subprocess.run(["nvcc", *options, "-o", str(cubin), str(source)], check=True)  # noqa: S607 (the one on PATH)
+    return cubin
+
+
 def main() -> int:
     """Print each kernel and the means."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--validation", type=Path, required=True)
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--validation", type=Path)
+    chosen.add_argument("--operators", action="store_true")
     parser.add_argument("--counts-of", type=Path)
     parser.add_argument("--table", default="h200")
     options = parser.parse_args()
     try:
+        if options.operators:
+            _write_alone()
+            return 0
         table = open_atlas(options.table)
         cases = {
             purpose: profiled(options.validation, purpose, options.counts_of)

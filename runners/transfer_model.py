@@ -29,14 +29,23 @@ class Transferred:
     """One case.
 
     Attributes:
-        family: Its family, or its name where it has none.
+        case: Its name.
+        operands: Its kind of data.
         error_pct: 100 (estimated / measured - 1).
         inside: Whether the measured energy is in the estimate's 95% interval.
+        half_width_pct: Half of that interval, % of the estimate.
     """
 
-    family: str
+    case: str
+    operands: str
     error_pct: float
     inside: bool
+    half_width_pct: float
+
+    @property
+    def family(self) -> str:
+        """Its family, or its name where it has none."""
+        return self.case.partition("/")[0]
 
 
 def machine_of(table: str, terms: str | None) -> Machine:
@@ -66,9 +75,11 @@ def transfer(folder: Path, counts: Path, machine: Machine) -> list[Transferred]:
         guess = estimate(replace(works[one.case.number], time_s=one.time_s), machine, conditions)
         found.append(
             Transferred(
-                one.case.name.partition("/")[0],
+                one.case.name,
+                one.case.operands,
                 100 * (guess.energy_j / one.energy_j - 1),
                 guess.low_j <= one.energy_j <= guess.high_j,
+                50 * (guess.high_j - guess.low_j) / guess.energy_j,
             )
         )
     if not found:

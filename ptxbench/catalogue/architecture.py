@@ -46,6 +46,8 @@ class SmFacts:
         shared_unit_bytes: Unit in which shared memory is handed out.
         fp32_cycles: Cycles in which a sub-partition takes one warp's FFMA.
         fp64_cycles: The same of a DFMA.
+        integer_cycles: The same of a LOP3 or an IMAD.
+        special_cycles: The same of a MUFU or a POPC.
         tensor_cycles: The same of an HMMA.16816.
         tensor64_cycles: The same of a DMMA.8x8x4; one of more products takes as many times as long.
         wgmma_f16_per_cycle: Multiply-adds of f16 in a cycle of a sub-partition by wgmma; 0: it has none.
@@ -60,6 +62,8 @@ class SmFacts:
     shared_unit_bytes: int
     fp32_cycles: float
     fp64_cycles: float
+    integer_cycles: float
+    special_cycles: float
     tensor_cycles: float
     tensor64_cycles: float
     wgmma_f16_per_cycle: float

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.catalogue.product import l2_bytes
 from ptxbench.codegen.assemble import assemble_any_version
 from ptxbench.codegen.containers import ELF, device_images, is_cubin
@@ -258,9 +259,8 @@ def _timed(work: KernelWork, idle: Counts, launch: Launch, time_s: float, table:
     threads = launch.blocks * launch.threads
     # A warp issues what a guard turns off, too.
     issued = [(op, n / threads + dict(idle).get(op, 0.0)) for op, n in work.opcodes]
-    pipes_s = modelled_time_s(
-        issued, launch.blocks, launch.threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, time
-    )
+    chip = gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, sm_facts(gpu.target)
+    pipes_s = modelled_time_s(issued, launch.blocks, launch.threads, *chip, time)
     peak_s = dram_time_s(dict(work.bytes_moved).get(Level.DRAM, 0.0), gpu, 1.0)
     time_s = max(slack_of(work, time) * pipes_s, moved_time_s(work.bytes_moved, time), peak_s)
     return replace(work, time_s=time_s)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import InputError
 from ptxbench.model.atlas import Atlas
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
@@ -48,9 +49,8 @@ def launches_time_s(
         if not with_bytes:
             work = replace(work, bytes_moved=())
         counts = [(opcode, n / (blocks * threads)) for opcode, n in work.opcodes]
-        pipes_s = modelled_time_s(
-            counts, blocks, threads, gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, time
-        )
+        chip = gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, sm_facts(gpu.target)
+        pipes_s = modelled_time_s(counts, blocks, threads, *chip, time)
         time_s += max(slack_of(work, time) * pipes_s, moved_time_s(work.bytes_moved, time))
     return time_s
 

@@ -1,10 +1,14 @@
 """A kernel's time, modelled: the busiest pipe of the busiest SM, or the busiest memory level.
 
 T = max(max_pipe sum_op n_op c_op / f, max_l b_l / r_l), where c_op is the interval in SM cycles between two
-warp instructions of one kind (column `cycles` of the dynamic rows; on tensor cores multiply-adds over the
-rate of `TimeTerms`), n_op counts the warps of the SM with most blocks, b_l are the bytes of a memory level
-and r_l its rate. It is a lower bound: what a kernel waits for (latencies, barriers, too few warps) is not in
-it.
+warp instructions of one kind, n_op counts the warps of the SM with most blocks, b_l are the bytes of a memory
+level and r_l its rate. It is a lower bound: what a kernel waits for (latencies, barriers, too few warps) is
+not in it.
+
+c_op is that of CUDA's programming guide ("Throughput of Native Instructions") for the pipes that it tells of,
+else the column `cycles` of the dynamic rows. That is what an instruction adds to a loop whose other pipes are
+busy, so that it can be too short: 0.25 for a LOP3, of which an SM takes one in half a cycle. On tensor cores
+it is multiply-adds over the rate of `TimeTerms`.
 """
 
 from __future__ import annotations
@@ -14,11 +18,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from statistics import median
 
+from ptxbench.catalogue.architecture import SmFacts
 from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.threads import ISSUED_PER_CYCLE, WARP
+from ptxbench.core.threads import ISSUED_PER_CYCLE, SUB_PARTITIONS, WARP
 from ptxbench.model.opcodes import OpcodeClass, nearest, opcode_class
 from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
 from ptxbench.model.terms import TimeTerms
@@ -33,10 +38,16 @@ _HALF_ON_TENSOR = "HFMA2.MMA"
 _PIPE = {
     OpcodeClass.MULTIPLY: OpcodeClass.FP32,
     OpcodeClass.HALF: OpcodeClass.FP32,
-    OpcodeClass.MOVE: OpcodeClass.INTEGER,
-    OpcodeClass.CONVERT: OpcodeClass.SPECIAL,
     OpcodeClass.GLOBAL: OpcodeClass.SHARED,
 }
+# Of other classes, but on the pipe of integers: comparisons, choices and conversions between registers.
+_ALU = frozenset(["FMNMX", "FSETP", "FSEL", "SEL", "PRMT", "P2R", "R2P", "I2FP", "F2FP", "VOTE"])
+# Takes a half of them off it: with VIADD there, fit kernels are modelled 2% worse (docs/model.md, section 4).
+_BESIDE_ALU = "VIADD"
+_SPECIAL = frozenset(["I2F", "F2I", "F2F", "FRND"])
+_FULL_FP32 = frozenset(["FFMA", "FADD", "FMUL"])
+# A multiply-add of more than 32 bits takes longer than the guide says.
+_LONG = frozenset(["WIDE", "HI"])
 
 
 def issue_cycles(rows: Iterable[TableRow]) -> dict[str, float]:
@@ -62,6 +73,7 @@ def modelled_time_s(
     sm_count: int,
     clock_mhz: float,
     cycles: Mapping[str, float],
+    sm: SmFacts,
     time: TimeTerms | None = None,
 ) -> float:
     """Return a kernel's time at the full clock by its pipes.
@@ -72,7 +84,9 @@ def modelled_time_s(
         threads: Threads of a block.
         sm_count: SMs of the GPU.
         clock_mhz: SM clock.
-        cycles: Issue intervals (`issue_cycles`); opcodes that it lacks issue like their next of kin.
+        cycles: Issue intervals (`issue_cycles`) of what `sm` does not tell; opcodes that it lacks issue like
+            their next of kin.
+        sm: What an SM of the GPU is like.
         time: Rates of the tensor cores; None where they are not known.
 
     Raises:
@@ -86,7 +100,9 @@ def modelled_time_s(
     busy: dict[OpcodeClass, float] = defaultdict(float)
     issued = 0.0
     for opcode, n in counts:
-        busy[_pipe(opcode)] += n * (_tensor_interval(opcode, time) or _interval(opcode, cycles))
+        pipe = _pipe(opcode)
+        interval = _tensor_interval(opcode, time) or _known_interval(opcode, pipe, sm)
+        busy[pipe] += n * (interval or _interval(opcode, cycles))
         issued += n * _ISSUE_CYCLES
     return warps * max(issued, *busy.values()) / (clock_mhz * 1e6)
 
@@ -115,8 +131,30 @@ def dram_time_s(dram_bytes: float, gpu: GpuInfo, memory_ratio: float) -> float:
 
 
 def _pipe(opcode: str) -> OpcodeClass:
-    kind = opcode_class(opcode)
-    return OpcodeClass.TENSOR if opcode.startswith(_HALF_ON_TENSOR) else _PIPE.get(kind, kind)
+    base, kind = opcode.partition(".")[0], opcode_class(opcode)
+    if opcode.startswith(_HALF_ON_TENSOR):
+        return OpcodeClass.TENSOR
+    if base in _ALU:
+        return OpcodeClass.INTEGER
+    if base in _SPECIAL:
+        return OpcodeClass.SPECIAL
+    if base == _BESIDE_ALU:
+        return OpcodeClass.MOVE
+    return OpcodeClass.FP32 if base == "IMAD" else _PIPE.get(kind, kind)
+
+
+def _known_interval(opcode: str, pipe: OpcodeClass, sm: SmFacts) -> float | None:
+    """Return the cycles that the programming guide tells, None where it does not."""
+    words = opcode.split(".")
+    if pipe is OpcodeClass.MOVE:
+        return _ISSUE_CYCLES
+    if pipe is OpcodeClass.FP32 and words[0] in _FULL_FP32:
+        return sm.fp32_cycles / SUB_PARTITIONS
+    if pipe is OpcodeClass.FP64:
+        return sm.fp64_cycles / SUB_PARTITIONS
+    if pipe is OpcodeClass.INTEGER or (words[0] == "IMAD" and _LONG.isdisjoint(words)):
+        return sm.integer_cycles / SUB_PARTITIONS
+    return sm.special_cycles / SUB_PARTITIONS if pipe is OpcodeClass.SPECIAL else None
 
 
 def _tensor_interval(opcode: str, time: TimeTerms | None) -> float | None:

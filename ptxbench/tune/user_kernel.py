@@ -218,7 +218,10 @@ class UserKernel:
             for opcode, n in sorted(kernel.per_thread, key=lambda one: -one[1])
         )
         clock_mhz = modelled_clock_mhz(info)
-        time_s = modelled_time_s(kernel.per_thread, blocks, threads, info.sm_count, clock_mhz, self._cycles)
+        sm = sm_facts(info.target)
+        time_s = modelled_time_s(
+            kernel.per_thread, blocks, threads, info.sm_count, clock_mhz, self._cycles, sm
+        )
         time_s = math.hypot(time_s, _alone_s(kernel, info, clock_mhz))
         dram = self._figure(self.spec.dram_bytes, kernel.values)
         through_l2 = self._figure(self.spec.l2_bytes, kernel.values)
@@ -226,7 +229,7 @@ class UserKernel:
         if math.isfinite(work.l2_bytes):
             time_s = max(
                 time_s,
-                work.l2_bytes / (sm_facts(info.target).l2_bytes_per_cycle * info.sm_count * clock_mhz * 1e6),
+                work.l2_bytes / (sm.l2_bytes_per_cycle * info.sm_count * clock_mhz * 1e6),
             )
         return Foreseen(work, time_s, flops)
 
