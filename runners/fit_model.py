@@ -89,7 +89,7 @@ class Judged:
     kernels: Mapping[str, Sequence[ValidatedKernel]]
     nulls: Sequence[tuple[str, Sequence[SetErrors]]]
     ratios: Mapping[str, Sequence[CodeRatio]]
-    by_families: Mapping[tuple[bool, bool, bool], tuple[int, int]]
+    by_families: Mapping[tuple[bool, bool, bool, bool], tuple[int, int]]
     lacking: Sequence[tuple[str, float]]
 
 
@@ -358,6 +358,7 @@ def _code(one: Judged) -> str:
             "modelled" if spread.modelled_time else "measured",
             "counted" if spread.bytes_counted else "not",
             "over 0.5%" if spread.global_memory else "up to 0.5%",
+            "parts" if spread.scattered else "whole" if spread.bytes_counted and spread.global_memory else "",
             str(spread.kernels),
             f"{spread.low:.2f} to {spread.high:.1f}",
             f"{held} of {of}",
@@ -367,9 +368,9 @@ def _code(one: Judged) -> str:
             cells.append(f"{inside(found, [spread])} of {len(found)}" if found else "")
             cells.append(f"{_error_pct(found):.0f}%" if found else "")
         rows.append(cells)
-    head = ("time", "bytes", "global accesses", "fit cases", "measured over estimated")
+    head = ("time", "bytes", "global accesses", "lines", "fit cases", "measured over estimated")
     more = ("inside by other families", "library inside", "error", "suite inside", "error")
-    return table((*head, *more), rows, left=3)
+    return table((*head, *more), rows, left=4)
 
 
 def _transfer() -> str:

@@ -107,7 +107,7 @@ def compiled(folder: Path, table: Atlas, executions: Mapping[str, float]) -> dic
     """Return the work of each kernel of the suite by its case, as its code tells; says which could not be."""
     works = {}
     for one in read_split():
-        cubin = _cubin(folder, one, table.gpu.target)
+        cubin = cubin_of(folder, one, table.gpu.target)
         try:
             code = read_kernel(cubin, one.name, table)
             works[one.case] = work_of(code, one, table, executions[one.case])
@@ -163,7 +163,7 @@ def estimate_alone(gpu: str, families: Collection[str] = ()) -> list[Alone]:
         for one in read_split(CODE):
             if families and one.family not in families:
                 continue
-            cubin = _cubin(Path(scratch), one, open_atlas(gpu).gpu.target)
+            cubin = cubin_of(Path(scratch), one, open_atlas(gpu).gpu.target)
             shape = {"grid": one.blocks_per_sm * sms, "block": one.threads}
             seen = measured[one.case]
             by_code = ptxbench.estimate_kernel(cubin, entry=one.name, table=table, **shape)
@@ -197,8 +197,8 @@ def _write_alone() -> None:
     write_text(PAGE, with_block(PAGE.read_text(encoding="utf-8"), "operators", block))
 
 
-def _cubin(folder: Path, one: SuiteKernel, target: str) -> Path:
-    """Return the machine code of a kernel's family, compiled once."""
+def cubin_of(folder: Path, one: SuiteKernel, target: str) -> Path:
+    """Return the machine code of a kernel's family, compiled once for a target into a folder."""
     cubin = folder / f"{one.family}.cubin"
     if not cubin.exists():
         source = folder / f"{one.family}.cu"

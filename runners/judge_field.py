@@ -2,35 +2,69 @@
 
     python runners/judge_field.py
 
-Needs no GPU, and fits nothing: the table and the models that know less are those that come with ptxbench
-(model.json, nulls.json). Kernels are those of field_split.toml, measured on an H100 and an H200
+Needs nvcc and no GPU, and fits nothing: the table and the models that know less are those that come with
+ptxbench (model.json, nulls.json). Kernels are those of field_split.toml, measured on an H100 and an H200
 (results/GPU/field); one count serves both, which run the same machine code. Each estimate knows counts, time,
-clock and temperature.
+clock and temperature. Kernels that ncu has not counted yet are counted by their code, with the passes of
+their loops as their sources have them (`_PASSES`).
 """
 
 from __future__ import annotations
 
+import math
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from fit_model import COUNTED, PAGE, RESULTS, table
+from judge_code import cubin_of
 from page_blocks import with_block
 from suite_split import FIELD, read_split
 from transfer_model import Transferred, transfer
 
 from ptxbench.core.errors import PtxbenchError
-from ptxbench.model.atlas import open_atlas
+from ptxbench.model.addresses import Launch
+from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.model.code_work import read_kernel, static_work
 from ptxbench.model.kept_nulls import Form, null_machine
 from ptxbench.model.null_models import drawn_by_family
+from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes
+from ptxbench.model.validation_file import MEASURED
+from ptxbench.model.work import KernelWork
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.shipped import SHIPPED
 
-GPUS = ("h200", "h100")
+# Those whose results are there: on an H200 the suite has not been measured yet.
+GPUS = tuple(gpu for gpu in ("h200", "h100") if (RESULTS / SHIPPED[gpu].name / FIELD / MEASURED).exists())
 THE_TABLE = "the table"
 _SHOWN = {Form.CONSTANT: "one energy for every opcode", Form.MEDIANS: "median of each opcode's class"}
 _BOUNDS = ("instructions", "memory")
+# Passes of each loop of a kernel's machine code by one thread, with what its compiler unrolled; and, where
+# its addresses wrap round, bytes of DRAM and L2 as its source has them. In the large kernels threads share
+# elements.
+_THREADS, _WARPS, _BLOCKS = 132 * 8 * 256, 132 * 64, 132 * 8
+_TILE = {"0": 4.0}
+_IN_L2 = 4 * 132 * 4 * 256
+_PASSES: Mapping[str, tuple[Mapping[str, float], GivenBytes]] = {
+    "hotspot": ({**_TILE, "1": 1000}, UNKNOWN_BYTES),
+    "pathfinder": ({"0": 5000, "1": 0}, GivenBytes(0.0, 20_000 * 2 * _IN_L2)),
+    "srad": ({**_TILE, "1": 1000}, UNKNOWN_BYTES),
+    "lbm": ({"0": 2**24 / _THREADS}, GivenBytes(18 * 2**26, 18 * 2**26)),
+    "fdtd": ({"0": 2**26 / _THREADS}, GivenBytes(5 * 2**28, 6 * 2**28)),
+    "mvt": ({**_TILE, "1": 2**16 / _WARPS}, UNKNOWN_BYTES),
+    "lud": ({"0": 800, "1": 15}, GivenBytes(0.0, 800 * 4 * _IN_L2)),
+    "rmsnorm": ({"0": 2**17 / _BLOCKS}, UNKNOWN_BYTES),
+    "product_q8": ({**_TILE, "1": 2**16 / _WARPS}, UNKNOWN_BYTES),
+    "product_q4": ({**_TILE, "1": 7500}, UNKNOWN_BYTES),
+    "attend": ({**_TILE, "1": 8000}, UNKNOWN_BYTES),
+    "adamw": ({"0": 2**26 / _THREADS}, UNKNOWN_BYTES),
+    "bitonic": ({"0": 300, "1": 10, "2": 5.5}, GivenBytes(0.0, 300 * 4 * _IN_L2)),
+    "rank": ({"0": 5000}, GivenBytes(0.0, 5000 * _IN_L2)),
+    "prefix": ({"0": 2**16 / _BLOCKS}, UNKNOWN_BYTES),
+}
 
 
 @dataclass(frozen=True)
@@ -50,6 +84,19 @@ class Judged:
         return [one for one in self.models[model] if bound in (None, _bound_of(one.case))]
 
 
+def works_by_code(atlas: Atlas) -> dict[str, KernelWork]:
+    """Return what the kernels of `_PASSES` execute by their code, by the name of their cases."""
+    works, target = {}, atlas.gpu.target
+    with tempfile.TemporaryDirectory() as folder:
+        for one in read_split(FIELD):
+            if one.name in _PASSES:
+                passes, given = _PASSES[one.name]
+                code = read_kernel(cubin_of(Path(folder), one, target), one.name, atlas)
+                launch = Launch.of(one.blocks_per_sm * atlas.gpu.sm_count, one.threads, target)
+                works[one.case] = static_work(code, launch, passes, math.nan, atlas, given=given).work
+    return works
+
+
 def judge(gpu: str) -> Judged:
     """Judge a table and its null models as they are.
 
@@ -63,7 +110,10 @@ def judge(gpu: str) -> Judged:
             machines[_SHOWN.get(null.form, str(null.form))] = null_machine(
                 null, atlas.opcode_energies, atlas.machine
             )
-    return Judged(gpu, {name: transfer(session, COUNTED / FIELD, one) for name, one in machines.items()})
+    works = works_by_code(atlas)
+    return Judged(
+        gpu, {name: transfer(session, COUNTED / FIELD, one, works) for name, one in machines.items()}
+    )
 
 
 def main() -> int:

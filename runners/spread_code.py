@@ -130,6 +130,7 @@ def ratios(kernels: Sequence[Profiled], table: Atlas, by: Machine | None = None)
                     work.uses_global_memory,
                     measured.energy_j / energy_j,
                     counted,
+                    counted and work.scatters,
                 )
             )
     return found

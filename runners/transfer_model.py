@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from ptxbench.model.atlas import open_atlas
 from ptxbench.model.estimate import Machine, estimate
 from ptxbench.model.validate import conditions_of, measured_kernels, read_works, session_static
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.model.work import KernelWork
+
+EMPTY: Mapping[str, KernelWork] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,16 @@ def machine_of(table: str, terms: str | None) -> Machine:
     return (atlas.with_terms(open_atlas(terms).terms) if terms else atlas).machine
 
 
-def transfer(folder: Path, counts: Path, machine: Machine) -> list[Transferred]:
+def transfer(
+    folder: Path, counts: Path, machine: Machine, by_name: Mapping[str, KernelWork] = EMPTY
+) -> list[Transferred]:
     """Return the judged cases of a session by a machine's energies and terms.
+
+    Args:
+        folder: The session.
+        counts: Results that have its counts.
+        machine: Energies and terms.
+        by_name: What kernels execute that have no counts, by the name of their cases.
 
     Raises:
         InputError: A folder does not fit, or holds no judged case.
@@ -69,10 +82,11 @@ def transfer(folder: Path, counts: Path, machine: Machine) -> list[Transferred]:
     machine = replace(machine, static=session_static(session), limit_w=session.gpu.power_limit_w)
     found = []
     for one in measured_kernels(session):
-        if one.case.purpose is not Purpose.JUDGED or one.case.number not in works:
+        work = works.get(one.case.number, by_name.get(one.case.name))
+        if one.case.purpose is not Purpose.JUDGED or work is None:
             continue
         conditions = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
-        guess = estimate(replace(works[one.case.number], time_s=one.time_s), machine, conditions)
+        guess = estimate(replace(work, time_s=one.time_s), machine, conditions)
         found.append(
             Transferred(
                 one.case.name,

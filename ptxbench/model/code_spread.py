@@ -1,7 +1,8 @@
 """The interval of an estimate without bytes or a time: as wide as kernels that were measured were off.
 
 Code tells neither how many bytes pass each memory level nor what a kernel waits for. So the interval is by
-the ratios of measured to estimated energy of the fit kernels (ptxbench.model.conformal).
+the ratios of measured to estimated energy of the fit kernels (ptxbench.model.conformal). Where bytes were
+counted these scatter about one; without them most are above it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ptxbench.model.conformal import conformal_ends
+from ptxbench.model.conformal import conformal_ends, log_normal_ends
 from ptxbench.model.estimate import KernelEstimate
 from ptxbench.model.terms import CodeSpread, Terms
 from ptxbench.model.work import KernelWork
@@ -32,6 +33,7 @@ class CodeRatio:
         global_memory: Whether the kernel uses global memory more than now and then.
         ratio: Measured over estimated energy.
         bytes_counted: Whether bytes and accesses were counted.
+        scattered: Whether these take less than half a line each.
     """
 
     family: str
@@ -39,21 +41,23 @@ class CodeRatio:
     global_memory: bool
     ratio: float
     bytes_counted: bool = False
+    scattered: bool = False
 
     @property
-    def inputs(self) -> tuple[bool, bool, bool]:
+    def inputs(self) -> tuple[bool, bool, bool, bool]:
         """What tells its interval from others."""
-        return self.modelled_time, self.bytes_counted, self.global_memory
+        return self.modelled_time, self.bytes_counted, self.global_memory, self.scattered
 
 
 def code_spreads(ratios: Sequence[CodeRatio]) -> tuple[CodeSpread, ...]:
     """Return the interval of the ratios of each kind of inputs."""
-    by_inputs: dict[tuple[bool, bool, bool], list[float]] = defaultdict(list)
+    by_inputs: dict[tuple[bool, bool, bool, bool], list[float]] = defaultdict(list)
     for one in ratios:
         by_inputs[one.inputs].append(one.ratio)
     return tuple(
-        CodeSpread(modelled_time, global_memory, *conformal_ends(values), len(values), bytes_counted)
-        for (modelled_time, bytes_counted, global_memory), values in sorted(by_inputs.items())
+        CodeSpread(modelled_time, uses, *ends(values), len(values), counted, scattered)
+        for (modelled_time, counted, uses, scattered), values in sorted(by_inputs.items())
+        for ends in (log_normal_ends if counted else conformal_ends,)
     )
 
 
@@ -101,9 +105,12 @@ def widened(found: KernelEstimate, work: KernelWork, terms: Terms, *, modelled_t
         modelled_time: Whether the time was modelled.
     """
     counted, uses = bool(work.bytes_moved), work.uses_global_memory
-    for one in terms.code_spreads:
-        if one.inputs == (modelled_time, counted, uses):
+    by_inputs = {one.inputs: one for one in terms.code_spreads}
+    for scattered in dict.fromkeys((counted and work.scatters, False)):
+        one = by_inputs.get((modelled_time, counted, uses, scattered))
+        if one is not None:
             kind = "use global memory" if uses else "hardly use global memory"
+            kind += " by parts of lines" if scattered else ""
             without = "with a modelled time" if counted else "without bytes"
             note = (
                 f"the interval is that of {one.kernels} measured kernels that {kind}: they took"

@@ -98,6 +98,8 @@ class CodeSpread:
         high: Upper end.
         kernels: How many cases the two are by.
         bytes_counted: Whether bytes and accesses were counted, so that the time alone was modelled.
+        scattered: Whether their accesses take less than half a line each (`KernelWork.scatters`); in older
+            files those of others, too.
     """
 
     modelled_time: bool
@@ -106,11 +108,12 @@ class CodeSpread:
     high: float
     kernels: int
     bytes_counted: bool = False
+    scattered: bool = False
 
     @property
-    def inputs(self) -> tuple[bool, bool, bool]:
+    def inputs(self) -> tuple[bool, bool, bool, bool]:
         """What tells it from the others."""
-        return self.modelled_time, self.bytes_counted, self.global_memory
+        return self.modelled_time, self.bytes_counted, self.global_memory, self.scattered
 
 
 # Kernels that wait for most of their time, as on single sectors or on branches, are estimated worse.

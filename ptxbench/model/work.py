@@ -89,6 +89,13 @@ class KernelWork:
         accesses = sum(n for opcode, n in self.opcodes if opcode_class(opcode) in _GLOBAL)
         return accesses > _NOW_AND_THEN * self.executions
 
+    @property
+    def scatters(self) -> bool:
+        """Whether its accesses of global memory are counted, and take less than half a line each."""
+        requests = dict(self.accesses).get(Access.L2_REQUEST, 0.0)
+        touched = dict(self.bytes_moved).get(Level.L2, 0.0)
+        return self.uses_global_memory and touched < LINE_BYTES / 2 * requests
+
     def count(self, access: Access) -> float:
         """Return the accesses of a kind; where they were not counted, as if each took a whole line."""
         return dict(self.accesses).get(access, dict(self.bytes_moved).get(_LEVELS[access], 0.0) / LINE_BYTES)

@@ -9,7 +9,7 @@ import pytest
 from ptxbench.model.code_spread import CodeRatio, code_spreads, coverage_by_family, inside, widened
 from ptxbench.model.estimate import KernelEstimate
 from ptxbench.model.terms import UNFITTED, CodeSpread, read_terms, write_terms
-from ptxbench.model.work import KernelWork
+from ptxbench.model.work import Access, KernelWork, Level
 
 COMPUTES = KernelWork("computes", (("FFMA", 1000.0), ("LDG.E", 4.0)))
 MOVES = KernelWork("moves", (("FFMA", 1000.0), ("LDG.E", 6.0)))
@@ -52,6 +52,17 @@ def test_the_interval_is_that_of_kernels_that_use_memory_as_much(work, low_j, hi
     assert (found.energy_j, found.low_j, found.high_j) == (10.0, low_j, high_j)
     assert found.notes[0] == "a note"
     assert "measured kernels" in found.notes[1]
+
+
+@pytest.mark.parametrize(("requests", "high_j"), [(1.0, 14.0), (3.0, 31.0)])
+def test_accesses_by_parts_of_lines_have_an_interval_of_their_own(requests, high_j):
+    work = replace(MOVES, bytes_moved=((Level.L2, 128.0),), accesses=((Access.L2_REQUEST, requests),))
+    whole, parts = (CodeSpread(True, True, 0.8, high, 40, True, high > 2) for high in (1.4, 3.1))
+    found = widened(FOUND, work, replace(UNFITTED, code_spreads=(whole, parts)), modelled_time=True)
+    assert found.high_j == pytest.approx(high_j)
+    # A file of before that has one for both.
+    found = widened(FOUND, work, replace(UNFITTED, code_spreads=(whole,)), modelled_time=True)
+    assert found.high_j == pytest.approx(14.0)
 
 
 def test_a_wider_interval_is_kept():

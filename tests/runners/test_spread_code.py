@@ -35,6 +35,8 @@ def test_what_the_documents_say_of_code_alone_and_of_modelled_times(tmp_path):
         time = "modelled" if one.modelled_time else "measured"
         counted = "counted" if one.bytes_counted else "not"
         memory = "over 0.5%" if one.global_memory else "up to 0.5%"
-        row = f"| {time} | {counted} | {memory} | {one.kernels} | {one.low:.2f} to {one.high:.1f} |"
+        whole = "whole" if one.bytes_counted and one.global_memory else ""
+        of = f"| {time} | {counted} | {memory} | {'parts' if one.scattered else whole} | {one.kernels}"
+        row = f"{of} | {one.low:.2f} to {one.high:.1f} |"
         assert row in text
     assert f"take {found.time.slack:.2f} times what their pipes do" in text
