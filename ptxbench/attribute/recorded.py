@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from ptxbench.api.board_readings import BoardReadings, compare_gated, gated
 from ptxbench.attribute.launches import GatheredLaunches, Index, Launches, LaunchLog, weighted_by_time
+from ptxbench.attribute.process_log import PIECE
 from ptxbench.attribute.ranges import RangeKind, join_ranges
 from ptxbench.attribute.rank import Rank
 from ptxbench.attribute.replay.program_log import ProcessReplay
@@ -47,8 +48,6 @@ _LAUNCHES = pa.schema(
         (_WEIGHT, pa.float64()),
     ]
 )
-# Launches that are read at once.
-_PIECE = 1 << 18
 _RANGE_COLUMNS = ("kind", "name", "start_ns", "end_ns")
 
 
@@ -387,7 +386,7 @@ def _by_gpu(path: Path, unseen_ns: Sequence[tuple[int, int]]) -> dict[str, Launc
     with _parquet(path, _LAUNCH_COLUMNS) as file:
         gathered = GatheredLaunches(file.metadata.num_rows)
         has_weight = _WEIGHT in file.schema_arrow.names
-        for batch in file.iter_batches(_PIECE):
+        for batch in file.iter_batches(PIECE):
             for uuid in pc.unique(batch["gpu"]).to_pylist():
                 mine = batch.filter(pc.equal(batch["gpu"], uuid))
                 names, lanes = (_encoded(mine[column]) for column in ("name", "lane"))

@@ -188,7 +188,7 @@ def some_at_once(count):
 def test_kernels_in_pieces_give_the_times_of_kernels_in_one(monkeypatch):
     ran, at_s = some_at_once(2000), np.linspace(-1, 12, 500)
     whole = BusyTime(ran, 0)
-    monkeypatch.setattr("ptxbench.attribute.launches._PIECE", 7)
+    monkeypatch.setattr("ptxbench.attribute.launches.PIECE", 7)
     pieces = BusyTime(ran, 0)
     assert pieces.by_name_s == pytest.approx(whole.by_name_s, rel=1e-12)
     assert pieces.until(at_s) == pytest.approx(whole.until(at_s), abs=1e-9)
@@ -332,6 +332,13 @@ def test_kernels_that_have_the_times_of_their_whole_graph_are_said(tmp_path):
     assert "the times of their whole graph" in write_log(tmp_path / "whole", turns, whole).remarks[0]
     each = [(300 + 30 * i, 330 + 30 * i, i % 2, 0, 0, 1) for i in range(40)]
     assert write_log(tmp_path / "each", turns, each).remarks == ()
+
+
+@pytest.mark.parametrize(("step_ns", "is_said"), [(100_000, True), (300_000, False)])
+def test_many_kernels_of_graphs_may_have_slowed_the_host(tmp_path, step_ns, is_said):
+    rows = [(step_ns * i, step_ns * i + 900, 0, 0, 0, 1) for i in range(12_000)]
+    log = write_log(tmp_path, ["end 9000000000 0 9"], rows)
+    assert any("slowed a host that waits for each graph" in remark for remark in log.remarks) == is_said
 
 
 def test_a_turn_in_which_nothing_was_launched_is_no_time_unseen(tmp_path):
