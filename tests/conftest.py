@@ -5,6 +5,7 @@ pytest-xdist and for earlier runs, nothing waits for the disk: no test pulls the
 as fast as can be.
 """
 
+import functools
 import gc
 import os
 import signal
@@ -17,9 +18,11 @@ import pytest
 from fakes.tool_cache import ToolCache
 from hypothesis import settings
 
+from ptxbench.attribute import injector
 from ptxbench.codegen import assemble
 from ptxbench.core.cache import base_folder
 from ptxbench.core.version import CHECKOUT
+from ptxbench.sass import listing
 from ptxbench.storage import traces
 from ptxbench.storage.commit import git_commit
 
@@ -44,7 +47,15 @@ def pytest_collection_finish():
 def _tools_are_cached():
     cache = ToolCache(base_folder("XDG_CACHE_HOME", ".cache") / "ptxbench-tests" / "tools")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assemble, "run_tool", cache.run_tool)
+        for runs_them in (assemble, listing):
+            patch.setattr(runs_them, "run_tool", cache.run_tool)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_injector_is_compiled_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(injector, "compiled", functools.cache(injector.compiled))
         yield
 
 

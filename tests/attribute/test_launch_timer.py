@@ -33,6 +33,15 @@ def build(folder, *flags):
     return made
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """Those of no sanitizer, with a libcupti beside them that a program may load."""
+    folder = tmp_path_factory.mktemp("plain")
+    words = ("-shared", "-fPIC", "-Wl,-soname,libcupti.so.13", str(FAKE), "-lpthread")
+    subprocess.run((CC, "-std=gnu11", *words, "-o", str(folder / "libcupti.so.13")), check=True)
+    return build(folder, "-O2")
+
+
 def play(built, folder, *, forced=True, **more):
     cuda, program, library = built
     environment = timed({"PATH": os.environ["PATH"]}, library, folder, forced=forced)
@@ -63,9 +72,9 @@ def check(code, log):
         assert np.all(np.diff(launches.start_ns[mine]) >= 0.998e6)
 
 
-def test_every_launch_is_timed_however_it_is_reached(tmp_path_factory, tmp_path):
+def test_every_launch_is_timed_however_it_is_reached(plain, tmp_path):
     before_ns = time.monotonic_ns()
-    code, log = play(build(tmp_path_factory.mktemp("plain"), "-O2"), tmp_path)
+    code, log = play(plain, tmp_path)
     check(code, log)
     (launches,) = log.by_gpu.values()
     assert before_ns <= launches.start_ns.min()
@@ -73,31 +82,25 @@ def test_every_launch_is_timed_however_it_is_reached(tmp_path_factory, tmp_path)
 
 
 @pytest.mark.parametrize("forced", [False, True])
-def test_a_cupti_that_the_program_brings_is_better(tmp_path_factory, tmp_path, forced):
-    folder = tmp_path_factory.mktemp("brings")
-    built, cupti = build(folder, "-O2"), folder / "libcupti.so.13"
-    words = ("-shared", "-fPIC", "-Wl,-soname,libcupti.so.13", str(FAKE), "-o", str(cupti), "-lpthread")
-    subprocess.run((CC, "-std=gnu11", *words), check=True)
-    code, log = play(built, tmp_path, forced=forced, FAKE_CUPTI=str(cupti))
+def test_a_cupti_that_the_program_brings_is_better(plain, tmp_path, forced):
+    cupti = plain[0].with_name("libcupti.so.13")
+    code, log = play(plain, tmp_path, forced=forced, FAKE_CUPTI=str(cupti))
     assert code == 3
     assert log.processes == 1
     assert bool(log.remarks) == forced
     assert bool(log.by_gpu) == forced
 
 
-def test_another_tool_keeps_cupti(tmp_path_factory, tmp_path):
+def test_another_tool_keeps_cupti(plain, tmp_path):
     # As torch.profiler, whose CUPTI a Python package has loaded for itself.
-    folder = tmp_path_factory.mktemp("keeps")
-    built, cupti = build(folder, "-O2"), folder / "libcupti.so.13"
+    folder, cupti = plain[0].parent, plain[0].with_name("libcupti.so.13")
     (folder / "tool.c").write_text(
         "#include <dlfcn.h>\n#include <stdint.h>\nint main(int n, char **words) {\n"
         "    if (n < 2 || !dlopen(words[1], RTLD_NOW | RTLD_LOCAL)) return 9;\n"
         '    return ((int (*)(uint32_t))dlsym(RTLD_DEFAULT, "cuptiActivityEnable"))(10);\n}\n'
     )
-    shared = ("-shared", "-fPIC", "-Wl,-soname,libcupti.so.13", str(FAKE), "-o", str(cupti), "-lpthread")
-    for words in (shared, (str(folder / "tool.c"), "-o", str(folder / "tool"), "-ldl")):
-        subprocess.run((CC, "-std=gnu11", *words), check=True)
-    environment = timed({"PATH": os.environ["PATH"]}, built[2], tmp_path)
+    subprocess.run((CC, str(folder / "tool.c"), "-o", str(folder / "tool"), "-ldl"), check=True)
+    environment = timed({"PATH": os.environ["PATH"]}, plain[2], tmp_path)
     assert subprocess.run((folder / "tool", cupti), env=environment, check=False).returncode == 0
 
 
@@ -113,9 +116,8 @@ def test_it_is_clean_under_the_sanitizer(tmp_path_factory, tmp_path):
     check(*play(build(folder, *flags), tmp_path))
 
 
-def test_a_program_without_cuda_is_untouched(tmp_path_factory, tmp_path):
-    _, _, library = build(tmp_path_factory.mktemp("none"), "-O2")
-    environment = timed(dict(os.environ), library, tmp_path)
+def test_a_program_without_cuda_is_untouched(plain, tmp_path):
+    environment = timed(dict(os.environ), plain[2], tmp_path)
     script = "import ctypes; print(ctypes.CDLL(None).strlen(b'four'))"
     ended = subprocess.run(
         (sys.executable, "-c", script),
