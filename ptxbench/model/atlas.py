@@ -298,8 +298,22 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
         InputError: It is neither, or a file of it does not fit.
     """
     path = find_table(table)
+    named = name or str(table)
+    if wanted is _every and (path / TABLE).exists():
+        files = sorted((one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in path.iterdir())
+        return _open_once(path, named, tuple(files))
+    return _open(path, wanted, named)
+
+
+@lru_cache(maxsize=4)
+def _open_once(path: Path, name: str, _files: tuple[tuple[str, int, int], ...]) -> Atlas:
+    """Open a whole table, once for all that ask while its files stay as they are."""
+    return _open(path, _every, name)
+
+
+def _open(path: Path, wanted: Callable[[str], bool], name: str) -> Atlas:
     if kind_of(path)[0] is Kind.CALIBRATION:
-        return _calibrated(path, wanted, name or str(table))
+        return _calibrated(path, wanted, name)
     manifest, spread = read_run_manifest(path), read_board_spread(path, wanted)
     rows, names = _rows(path, wanted)
     # Who looks a number of several boards up has another one.
@@ -307,7 +321,7 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
     known = tuple(_noted(row, manifest.gpu) for row in known)
     # Other boards may have measured instructions that are newer than the table.
     reached = names.union(row.instruction for row in known)
-    return Atlas(name or str(table), path, manifest, known, spread, reached)
+    return Atlas(name, path, manifest, known, spread, reached)
 
 
 def _calibrated(path: Path, wanted: Callable[[str], bool], name: str) -> Atlas:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from report.test_html import rows_of
 
 from ptxbench.api.table import load_table
 from ptxbench.cli.main import run
@@ -57,10 +58,7 @@ def one(rows, instruction):
 
 def of_page(text, instruction):
     """Return a row of the HTML page as a mapping."""
-    data = json.loads(
-        re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)[1]
-    )
-    return one([dict(zip(data["columns"], row, strict=True)) for row in data["rows"]], instruction)
+    return one(rows_of(text), instruction)
 
 
 @pytest.mark.parametrize("gpu", SHIPPED)
