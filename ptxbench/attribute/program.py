@@ -57,7 +57,7 @@ from ptxbench.core.errors import ToolError
 from ptxbench.sensors.trace import KernelWindow
 
 # Launches of a process a second from which on kernels are looked at in turns: seeing one takes 2 us.
-MOST_LAUNCHES_PER_S = 5000.0
+MOST_LAUNCHES_PER_S, ALL_LAUNCHES = 5000.0, 1e9
 _NS_PER_S = 1e9
 _NOTHING_REPLAYED = (
     "nothing was launched again: that needs CUPTI, and a process that launches kernels and ends by exit, not"

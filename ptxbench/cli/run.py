@@ -42,7 +42,8 @@ class _Options:
         spec: The GPU: all, or a list such as 0,1 (default: all visible); simulated[:PROFILE] with --from.
         no_kernels: Do not follow kernels: energy of the whole run only.
         by_events: Time kernels by events, where CUPTI is taken or missing: less exact.
-        most_launches: Look at kernels in turns where a process launches more a second; 1e9: at all of them.
+        most_launches: Look at kernels in turns where a process launches more a second (default: 5000; with
+            --trace 1e9, which is at all).
         replay: Launch each kind of kernel again when the program is over, for its energy a launch.
         replay_after: The same after so many launches, while the program waits.
         out: Where to write: a folder, new or empty, for the run and its report.
@@ -62,7 +63,7 @@ class _Options:
     spec: Annotated[str | None, Opt(metavar="GPU", flag="--gpu")] = None
     no_kernels: bool = False
     by_events: bool = False
-    most_launches: Annotated[float, Opt(1, 1e9, metavar="PER_S")] = 5000
+    most_launches: Annotated[float | None, Opt(1, 1e9, metavar="PER_S")] = None
     replay: bool = False
     replay_after: Annotated[int | None, Opt(1, 10**15, metavar="N")] = None
     out: Path | None = None
@@ -193,7 +194,7 @@ def _of_rank(options: _Options, rank: Rank) -> _Options:
 
 def _record(options: _Options, rank: Rank | None) -> RecordedProgram:
     from ptxbench.api.board import open_boards
-    from ptxbench.attribute.program import record_program
+    from ptxbench.attribute.program import ALL_LAUNCHES, MOST_LAUNCHES_PER_S, record_program
     from ptxbench.devices.select import named_gpus
 
     # The numbers of `ptxbench gpus`, as everywhere in the command line; not those of CUDA.
@@ -203,7 +204,7 @@ def _record(options: _Options, rank: Rank | None) -> RecordedProgram:
         options.words,
         kernels=not options.no_kernels,
         by_events=options.by_events,
-        most_launches_per_s=options.most_launches,
+        most_launches_per_s=options.most_launches or (ALL_LAUNCHES if options.trace else MOST_LAUNCHES_PER_S),
         replay=options.replay,
         replay_after=options.replay_after,
         out=options.out,

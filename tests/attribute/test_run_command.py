@@ -239,6 +239,20 @@ def test_what_is_set_for_another_ptxbench_is_not_passed_on(boards, capfd, monkey
     assert "=5\n" not in out
 
 
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [([], "5000.0"), (["--trace", "trace.json"], "1000000000.0"), (["--most-launches", "70"], "70.0")],
+)
+def test_kernels_are_looked_at_in_turns_unless_a_trace_wants_all(
+    boards, capfd, monkeypatch, tmp_path, words, most
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(program, "find_cupti", lambda *_: (tmp_path / "libcupti.so.13",))
+    monkeypatch.setattr(program, "build_injector", lambda: tmp_path / "injector-0123456789abcdef.so")
+    assert run(["run", *words, "--", "env"]) == 0
+    assert f"PTXBENCH_MOST_LAUNCHES={most}\n" in capfd.readouterr().out
+
+
 @pytest.mark.hostile
 def test_cupti_is_left_to_a_tool_that_is_injected_already(boards, capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
