@@ -239,7 +239,9 @@ class CudaGpu:
         Raises:
             LaunchError: Nothing is captured.
         """
-        graph = _call("cuStreamGetCaptureInfo", stream)[2]
+        # Of CUDA 12 only the third version knows of launches that may begin early.
+        third = "cuStreamGetCaptureInfo_v3"
+        graph = _call(third if hasattr(driver, third) else "cuStreamGetCaptureInfo", stream)[2]
         return int(_call("cuGraphGetNodes", graph, 0)[-1])
 
     def save(self, memory: Sequence[tuple[int, int]]) -> SavedMemory:
