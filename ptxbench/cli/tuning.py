@@ -271,8 +271,10 @@ def _plain(trial: Trial, tuned: Tuned) -> dict[str, object]:
 
 def _print(tuned: Tuned) -> None:
     click.echo(f"{tuned.manifest.gpu.title}: {tuned.manifest.part.problem.title}")
-    failed = [t for t in tuned.trials if not t.ok]
-    click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {len(failed)} are not valid")
+    timed = sum(t.status == "pruned" for t in tuned.trials)
+    failed = [t for t in tuned.trials if not t.ok and t.status != "pruned"]
+    which = f"{timed} were timed alone and {len(failed)}" if timed else f"{len(failed)}"
+    click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {which} are not valid")
     for trial in failed[:_FAILED_SHOWN]:
         click.echo(f"  {trial.name}: {trial.status}: {trial.reason}")
     if len(failed) > _FAILED_SHOWN:

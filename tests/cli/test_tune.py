@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tune.fakes_tune import TINY
 
 from ptxbench.cli.main import run
 
@@ -50,6 +51,18 @@ def test_bad_input_is_one_line(tmp_path, capsys, arguments, words):
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert words in captured.err
+
+
+def test_with_a_table_all_are_timed_and_the_power_of_five_is_measured(tmp_path, capsys):
+    space = tmp_path / "tiny.toml"
+    space.write_text(TINY)
+    words = ["--space", space, "--table", "h200", "--budget", 7, "--out", tmp_path / "t"]
+    assert gemm(*SMALL, *words) == 0
+    assert "7 tried, of which 2 were timed alone and 0 are not valid" in capsys.readouterr().out
+    statuses = [
+        json.loads(line)["status"] for line in (tmp_path / "t" / "trials.jsonl").read_text().splitlines()
+    ]
+    assert statuses[:7] == ["pruned"] * 7
 
 
 def test_tuning_for_time_needs_no_table_and_no_power(tmp_path, capsys):
