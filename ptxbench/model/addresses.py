@@ -26,6 +26,8 @@ from ptxbench.sass.operand import Kind, Operand
 from ptxbench.sass.program import SassInstruction
 
 _PASSES = 3
+# Stands for the last pass of a loop.
+_LAST = -1
 _NEWER = 100
 _CONSTANT = re.compile(r"c\[0x0\]\[(RZ|0x[0-9a-f]+)\]")
 _ADDRESS = re.compile(r"\[([^\]]+)\]$")
@@ -217,14 +219,18 @@ class _Sample:
     def _loop(self, loop: NaturalLoop, inside: set[int], state: State) -> dict[int, State]:
         """Run some passes of a loop; what has one step goes on, anything else that changes is not known."""
         seen: list[dict[int, State]] = []
+        heads: list[State] = []
         now: State | None = state
         for number in range(_PASSES):
             if now is None:
                 break
-            self._passes.append((loop.index, number))
-            now, ends = self._region(inside, loop.address, now, loop)
-            self._passes.pop()
+            heads.append(now)
+            now, ends = self._pass(loop, number, inside, now)
             seen.append(ends)
+        if self._known_passes.get(loop.index, 0.0) > _PASSES:
+            # What wraps round does so late.
+            begin = {name: self._behind(loop, [head.get(name) for head in heads]) for name in state}
+            self._pass(loop, _LAST, inside, begin)
         return {
             way: {
                 name: self._behind(loop, [ends[way].get(name) for ends in seen if way in ends])
@@ -232,6 +238,14 @@ class _Sample:
             }
             for way, state in seen[0].items()
         }
+
+    def _pass(
+        self, loop: NaturalLoop, number: int, inside: set[int], state: State
+    ) -> tuple[State | None, dict[int, State]]:
+        self._passes.append((loop.index, number))
+        found = self._region(inside, loop.address, state, loop)
+        self._passes.pop()
+        return found
 
     def _behind(self, loop: NaturalLoop, values: Sequence[Affine | None]) -> Affine | None:
         """Return what a register holds behind a loop, by what it held at the end of its first passes."""
@@ -441,10 +455,15 @@ class _Sample:
             blocks.append(goes if at[end, 0] == at[0, 0] + goes * (size - 1) else None)
         passes = {}
         for depth, loop in enumerate(around):
-            later = [seen.get(tuple(n if d == depth else 0 for d in range(len(around)))) for n in (1, 2)]
-            moved = [one.minus(first).at(_FAR) for one in later if one is not None]
-            steady = len(moved) == 2 and (moved[1] == 2 * moved[0]).all() and len(set(moved[0][lives])) == 1
-            passes[loop.index] = int(moved[0][0]) if steady else None
+            numbers_of = {1: 1, 2: 2, _LAST: int(self._known_passes.get(loop.index, 1.0)) - 1}
+            later = {
+                number: seen.get(tuple(n if d == depth else 0 for d in range(len(around))))
+                for n, number in numbers_of.items()
+            }
+            moved = {n: one.minus(first).at(_FAR) for n, one in later.items() if one is not None}
+            steady = {1, 2} <= moved.keys() and len(set(moved[1][lives])) == 1
+            steady = steady and all((far == number * moved[1]).all() for number, far in moved.items())
+            passes[loop.index] = int(moved[1][0]) if steady else None
         base = tuple(sorted((name, int(factor[0])) for name, factor in first.terms.items()))
         return MemoryAccess(
             instruction,

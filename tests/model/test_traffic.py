@@ -77,6 +77,22 @@ def test_what_running_blocks_read_twice_comes_from_dram_twice_where_l2_cannot_ho
     assert any("once for each loop" in note for note in found.notes) is (times == 2)
 
 
+# Word (tid + 256 pass) & mask of x, 64 passes.
+WRAPS = """
+    mov.u32 %r6, 0; mov.u32 %r7, 0;
+L1: .pragma "nounroll"; shl.b32 %r5, %r6, 8; add.u32 %r5, %r5, %r0; and.b32 %r5, %r5, MASK;
+    mul.wide.u32 %d2, %r5, 4; add.u64 %d3, %d0, %d2; ld.global.u32 %r8, [%d3]; add.u32 %r7, %r7, %r8;
+    add.u32 %r6, %r6, 1; setp.lt.u32 %p0, %r6, 64; @%p0 bra L1;
+    mul.wide.u32 %d4, %r3, 4; add.u64 %d5, %d1, %d4; st.global.u32 [%d5], %r7;
+"""
+
+
+@pytest.mark.parametrize(("mask", "known"), [(0x3FFF, True), (0xFFF, False)])
+def test_an_address_that_wraps_round_in_a_later_pass_is_not_known(mask, known):
+    found, _, _ = traffic(WRAPS.replace("MASK", hex(mask)))
+    assert bool(found.missing) is not known
+
+
 def test_a_stream_moves_its_lines_once_through_every_level():
     _, moved, counted = traffic("mov.u32 %r4, %r3;" + COPY, grid=2**18)
     array = 4 * 256 * 2**18
