@@ -153,13 +153,17 @@ class Table:
         caption = escape(self.gpu.title) + (f"; not reached and not shown: {missing}" if missing else "")
         return f"<table><caption>{caption}</caption><tr>{head}</tr>{body}</table>"
 
+    @cached_property
+    def _names(self) -> dict[str, None]:
+        """Every instruction of the table, in its order."""
+        return dict.fromkeys(one.instruction for one in self._rows)
+
     def _name(self, typed: str) -> str:
         """Return the name of the table's instruction that was typed, or what was typed where it has none."""
-        names = dict.fromkeys(one.instruction for one in self._rows)
-        if typed in names:
+        if typed in self._names:
             return typed
         selection = search((typed,))
-        fitting = [name for name in names if selection.has(name)]
+        fitting = [name for name in self._names if selection.has(name)]
         if len(fitting) > 1:
             several = f"{', '.join(fitting[:_NAMES_SHOWN])}{', ...' * (len(fitting) > _NAMES_SHOWN)}"
             raise NoSuchRowError(f"{typed!r} stands for {len(fitting)} instructions; name one of {several}")

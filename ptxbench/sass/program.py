@@ -29,7 +29,7 @@ class SassInstruction:
     opcode: str
     operands: str
 
-    @property
+    @cached_property
     def base(self) -> str:
         """The mnemonic without modifiers."""
         return self.opcode.partition(".")[0]
