@@ -296,6 +296,17 @@ def test_readings_between_turns_that_saw_the_same_kernels_count():
     assert [one.energy_j for one in kernels] == pytest.approx([58.8 * 400, 58.8 * 200], rel=0.05)
 
 
+def test_a_turn_stands_for_the_times_beside_it_by_their_lengths():
+    # Looked at from 0 to 1, 2 to 3 and 6 to 7; the kernel of the second turn stands for 4 s beside its own.
+    start_ns = np.array([0, 2, 6], dtype=np.int64) * 10**9
+    only, weight = np.zeros(3, dtype=np.int64), np.array([1.0, 5.0, 1.0])
+    ran = Launches(("a",), only, start_ns, start_ns + 10**9, ("",), only, weight)
+    busy = BusyTime(ran, 0, [(10**9, 2 * 10**9), (3 * 10**9, 6 * 10**9)])
+    assert busy.by_name_s == pytest.approx([7])
+    assert busy.within(np.array([1.0]), np.array([2.0])) == pytest.approx([1])
+    assert busy.within(np.array([3.0]), np.array([6.0])) == pytest.approx([3])
+
+
 def write_log(folder, said, rows):
     """Write what a process wrote: its lines, and begin, end, name, device, stream and whether in a graph."""
     (folder / "1-1.txt").write_text("\n".join(["cupti 1", "name 0 a", "name 1 b", *said]) + "\n")
