@@ -185,7 +185,8 @@ words = torch.randint(0, 32000, (8, 64), device="cuda")
 # Of older versions it compiles nothing by itself.
 is_known = hasattr(model.generation_config, "disable_compile")
 more = {"disable_compile": True} if sys.argv[1] == "eager" and is_known else {}
-if sys.argv[1] == "compiled" and not is_known: model.forward = torch.compile(model.forward, mode="reduce-overhead")
+if sys.argv[1] == "compiled" and not is_known:
+    model.forward = torch.compile(model.forward, mode="reduce-overhead")
 def generate():
     return model.generate(words, attention_mask=torch.ones_like(words), do_sample=False, min_new_tokens=192,
                           max_new_tokens=192, cache_implementation="static", pad_token_id=0, **more)
