@@ -1,4 +1,4 @@
-"""Judge the shipped tables by the third suite, which no term was fitted to; write docs/model.md's figures.
+"""Judge the shipped tables by the third suite, which no term was fitted to; write the figures of the pages.
 
     python runners/judge_field.py
 
@@ -17,9 +17,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 
 import numpy as np
-from fit_model import COUNTED, PAGE, RESULTS, table
+from fit_model import COUNTED, PAGE, README, RESULTS, table
 from judge_code import cubin_of
 from page_blocks import with_block
 from suite_split import FIELD, read_split
@@ -41,6 +42,7 @@ from ptxbench.storage.shipped import SHIPPED
 GPUS = tuple(gpu for gpu in ("h200", "h100") if (RESULTS / SHIPPED[gpu].name / FIELD / MEASURED).exists())
 THE_TABLE = "the table"
 _SHOWN = {Form.CONSTANT: "one energy for every opcode", Form.MEDIANS: "median of each opcode's class"}
+_LESS = {_SHOWN[Form.CONSTANT]: "one energy for all", _SHOWN[Form.MEDIANS]: "the median of each class"}
 _BOUNDS = ("instructions", "memory")
 # Passes of each loop of a kernel's machine code by one thread, with what its compiler unrolled; and, where
 # its addresses wrap round, bytes of DRAM and L2 as its source has them. In the large kernels threads share
@@ -123,6 +125,7 @@ def main() -> int:
     for name, block in blocks(judged).items():
         page = with_block(page, name, block)
     write_text(PAGE, page)
+    write_text(README, with_block(README.read_text(encoding="utf-8"), FIELD, summary(judged)))
     return 0
 
 
@@ -133,6 +136,20 @@ def blocks(judged: Sequence[Judged]) -> dict[str, str]:
         "field-families": _families(judged),
         "field-intervals": _intervals(judged),
     }
+
+
+def summary(judged: Sequence[Judged]) -> str:
+    """Return what the README says."""
+    told = []
+    for one in judged:
+        off = {model: float(np.mean(_absolute(cases))) for model, cases in one.models.items()}
+        less = ", ".join(f"{off[name]:.1f}% with {shown}" for name, shown in _LESS.items())
+        told.append(f"{off[THE_TABLE]:.1f}% on an {one.gpu.upper()} ({less})")
+    text = (
+        f"On {len(judged[0].models[THE_TABLE])} cases of kernels after public programs, which set no term,"
+        f" they are off by {', '.join(told)}."
+    )
+    return fill(text, 100, break_long_words=False) + "\n"
 
 
 def _models(one: Judged) -> str:
