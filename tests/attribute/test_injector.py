@@ -184,8 +184,9 @@ def test_kernels_that_come_too_fast_are_seen_in_turns(plain, tmp_path):
 
 def test_launches_that_are_not_seen_are_counted(plain, tmp_path):
     # They are five times as fast meanwhile, so that an estimate by time would find a fourth of them.
-    launched = 300_000
-    code, log = play(plain, tmp_path, "many", str(launched), preload=True, PTXBENCH_MOST_LAUNCHES="20000")
+    # However busy the machine is, they come faster than what is allowed.
+    launched = 200_000
+    code, log = play(plain, tmp_path, "many", str(launched), preload=True, PTXBENCH_MOST_LAUNCHES="1000")
     assert code == 3
     assert log.is_counted
     (seen,) = log.by_gpu.values()
