@@ -154,7 +154,9 @@ def test_a_kernel_that_can_hide_between_two_values_is_refused():
 
 def test_a_recording_that_begins_with_the_kernel_is_refused():
     recorded, _ = readings(FAST, even, 0.5, begin_s=5.05)
-    assert corrected_j(recorded, window(5.0, 5.5), FAST).status is Status.WINDOW_TOO_SHORT
+    found = corrected_j(recorded, window(5.0, 5.5), FAST)
+    assert found.status is Status.WINDOW_TOO_SHORT
+    assert "no value of samples speaks of the time before the kernel" in found.reason
     failed = series([1.0, 2.0], [math.nan] * 2, code=[15, 15])
     assert corrected_j(failed, window(1.0, 1.5), SLOW).status is Status.SENSOR_STALE
 

@@ -344,3 +344,14 @@ def test_no_counter_step_on_a_side_of_the_window_is_no_comparison():
     source, when = read(power((0, 300.0)), LOW_PASS), window(3.0, 4.0)
     for kept in (at_s > 3.2, at_s < 3.8):
         assert counted(counter.select(kept), source, when, LOW_PASS) is None
+
+
+def test_a_counter_is_compared_between_the_steps_next_to_the_window_alone():
+    drawn_w = power((0, 100.0), (2.9, 400.0), (4.1, 100.0))
+    at_s = np.arange(0.5, 7.0, 0.005)
+    drawn_j = np.concatenate(([0.0], np.cumsum(drawn_w) * STEP_S))
+    stepped_j = np.interp(np.floor(at_s / 0.1) * 0.1, np.append(GRID_S, 8.0), drawn_j)
+    counter = series(at_s, stepped_j, SourceName.COUNTER)
+    found = counted(counter, read(drawn_w, LOW_PASS), window(3.0, 4.0), LOW_PASS)
+    assert found.power_w == pytest.approx(400.0, rel=0.02)
+    assert not found.disagrees

@@ -102,3 +102,12 @@ def test_of_a_value_without_stamps_the_first_and_the_last_reading_tell_how_long_
     long = series([0.0, 6.0, 6.1], [300.0, 300.0, 310.0], SourceName.USAGE)
     assert not len(marked(brief, sensor=usage))
     assert marked(long, sensor=usage).tolist() == [1]
+
+
+def test_a_change_of_the_load_must_show_only_once_the_source_has_settled():
+    slow = sensor(refresh_s=0.1, averaging_s=1.0, source=SourceName.USAGE)
+    at_s = np.arange(0.0, 8.0, 0.1)
+    moving = series(at_s, 300.0 + np.arange(len(at_s)) % 7 + 0.1 * at_s, SourceName.USAGE)
+    stood = held(moving, 20, 21)  # from 2 to 4 s
+    assert not len(marked(stood, None, [3_200_000_000], sensor=slow))
+    assert marked(stood, None, [2_200_000_000], sensor=slow).tolist() == list(range(21, 41))
