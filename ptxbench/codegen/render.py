@@ -67,16 +67,6 @@ def render_module(instruction: Instruction, target: Target, form: Form, lanes: i
     return _tidy(_render_row(instruction, target, form, prefix="", header=True, lanes=lanes))
 
 
-def render_target(instruction: Instruction, target: Target, form: Form) -> str:
-    """Return the same module with the target kernel alone, in a quarter of the time: to be shown.
-
-    Raises:
-        NotMeasurableError: The target does not have the instruction, or it cannot be measured at all.
-        InputError: The family has no template.
-    """
-    return _tidy(_render_row(instruction, target, form, prefix="", header=True, kernels=1))
-
-
 def render_batch(instructions: Sequence[tuple[Instruction, Form]], target: Target) -> str:
     """Return the modules of several instructions as one, so that one assembler run serves them all.
 
@@ -148,7 +138,6 @@ def _render_row(
     *,
     header: bool,
     lanes: int = WARP,
-    kernels: int | None = None,
 ) -> str:
     if reason := instruction.absence(target) or instruction.refusal_of_lanes(lanes):
         raise NotMeasurableError(reason)
@@ -160,7 +149,7 @@ def _render_row(
         header=header,
         ptx_version=_newest(target.ptx_version, instruction.ptx_version),
         instruction=instruction,
-        entries=_entries(instruction, prefix)[:kernels],
+        entries=_entries(instruction, prefix),
         chains=instruction.chains_of(form),
         turns=instruction.chains_of(form) * SETS,
         registers=Registers(instruction, form),

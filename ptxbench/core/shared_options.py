@@ -113,7 +113,6 @@ _PATTERN_HELP = (
     "PATTERN is a name (fma.rn.f32), a pattern of names ('mma.*'), PTX as a file has it (ld.global.v4.f32), "
     "SASS (FFMA, HMMA.16816), a word for several (wgmma, tensor, fp8, dram, exp, atomic), or part of a name."
 )
-Patterns = Annotated[tuple[str, ...], Arg(metavar="PATTERN...", help=_PATTERN_HELP)]
 OptionalPatterns = Annotated[tuple[str, ...], Arg(metavar="[PATTERN]...", help=_PATTERN_HELP)]
 Precision = Annotated[
     float | None,

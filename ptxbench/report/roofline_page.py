@@ -42,10 +42,6 @@ _POINT_COLUMNS = (
     *("series", "kernel", "sms", "flop_per_byte", "power_w", "power_ci95_w", "energy_j", "gflop_per_j"),
     *("gflop_per_s", "gbyte_per_s", "time_ms", "temperature_c", "status", "sass"),
 )
-_LINE_COLUMNS = (
-    *("flop_per_byte", "gflop_per_s", "pj_per_flop", "ci95_pj"),
-    *("limited_gflop_per_s", "limited_w"),
-)
 _OK, _SLOWED, _DISTURBED = "ok", "slowed by the power limit", "another program was on the GPU"
 _UNSETTLED = "slowed by the power limit, not settled"
 

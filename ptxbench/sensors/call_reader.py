@@ -21,15 +21,10 @@ class CallReader:
     """
 
     def __init__(self, name: str, query: Callable[[Any], int], library: Any, handle: Any) -> None:
-        self._name = SourceName(name)
+        self.name = SourceName(name)
         self._query = query
         self._error = library.NVMLError
         self._handle = handle
-
-    @property
-    def name(self) -> SourceName:
-        """Which source this is."""
-        return self._name
 
     def read(self) -> tuple[Reading, ...]:
         """Read once: W, or J for an energy counter."""

@@ -25,16 +25,11 @@ class FieldReader:
     """
 
     def __init__(self, name: str, field_id: int, scope_id: int, library: Any, handle: Any) -> None:
-        self._name = SourceName(name)
+        self.name = SourceName(name)
         self._fields = [(field_id, scope_id)]
         self._query = library.nvmlDeviceGetFieldValues
         self._error = library.NVMLError
         self._handle = handle
-
-    @property
-    def name(self) -> SourceName:
-        """Which source this is."""
-        return self._name
 
     def read(self) -> tuple[Reading, ...]:
         """Read once: W."""

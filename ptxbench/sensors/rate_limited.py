@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxbench.core.clock import Clock
-from ptxbench.sensors.base import Reader, Reading, SourceName
+from ptxbench.sensors.base import Reader, Reading
 
 # Temperature and clock move slowly, and their queries cost time.
 _EVERY_NS = 50_000_000
@@ -18,14 +18,9 @@ class RateLimitedReader:
     """
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
-        self._reader = reader
+        self._reader, self.name = reader, reader.name
         self._clock = clock
         self._next_ns = 0
-
-    @property
-    def name(self) -> SourceName:
-        """Which source this is."""
-        return self._reader.name
 
     def read(self) -> tuple[Reading, ...]:
         """Read, or return nothing where the last time was not long ago."""

@@ -65,7 +65,7 @@ class TickedSource:
     """A source that shows the value of its last refresh tick."""
 
     def __init__(self, spec: SensorSpec, physics: Physics, clock: Clock, seed: int) -> None:
-        self._spec = spec
+        self._spec, self.name = spec, spec.source
         self._physics = physics
         self._clock = clock
         self._seed = hashed_integer("noise", str(seed), spec.source)
@@ -75,11 +75,6 @@ class TickedSource:
         self._phase_ns = int(hashed_unit("phase", str(seed), spec.source) * self._refresh_ns)
         self._fresh_until_ns = -1
         self._latest: tuple[Reading, ...] = ()
-
-    @property
-    def name(self) -> SourceName:
-        """Which source this is."""
-        return self._spec.source
 
     def read(self) -> tuple[Reading, ...]:
         """Return the value of the last tick; asking again before the next one changes nothing."""

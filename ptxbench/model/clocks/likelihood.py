@@ -23,7 +23,6 @@ Float = npt.NDArray[np.float64]
 # Columns of the coefficients: P_idle, p, q, r of P = P_idle + F (p + q x + r x^2)^2; F and x over the highest
 # clock. So alpha = p^2, beta = q / p, kappa = r / p.
 _IDLE, _P, _Q, _R = range(4)
-_STRAIGHT = (_IDLE, _P)
 # Which of them are free; of those with none below 0 the best is taken.
 LINEAR = ((_IDLE, _P, _Q),)
 QUADRATIC = (*LINEAR, (_IDLE, _P, _R), (_IDLE, _P, _Q, _R))

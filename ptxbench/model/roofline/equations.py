@@ -107,11 +107,6 @@ class RooflineMachine:
         return self.flop_j / self.full_flop_j
 
     @property
-    def balance_gap(self) -> float:
-        """B_eps / B_tau (section 2.4): above 1 energy-efficiency is the harder goal."""
-        return self.energy_balance / self.time_balance
-
-    @property
     def half_efficiency_intensity(self) -> float:
         """The intensity at which bytes and waiting cost as much as flops: I = B-hat_eps(I), flop per byte.
 
@@ -155,11 +150,6 @@ class RooflineMachine:
         work_j = algorithm.flops * self.flop_j + algorithm.bytes_moved * self.byte_j
         return work_j + self.constant_w * self.time_s(algorithm)
 
-    def uncapped_energy_j(self, algorithm: Algorithm) -> float:
-        """Return the energy of an algorithm by Eq. 5, J, which knows no power limit."""
-        intensity = algorithm.intensity
-        return algorithm.flops * self.full_flop_j * (1 + self.effective_energy_balance(intensity) / intensity)
-
     def power_w(self, intensity: float) -> float:
         """Return the mean power at an intensity, W: Eq. 7, or the limit where that is lower."""
         positive("intensity", intensity)
@@ -167,14 +157,6 @@ class RooflineMachine:
         shape = min(intensity, self.time_balance) / self.time_balance
         shape += self.effective_energy_balance(intensity) / max(intensity, self.time_balance)
         return min(self.cap_w, flop_w / self.flop_efficiency * shape)
-
-    def power_bounds_w(self) -> tuple[float, float]:
-        """Return the power of bytes alone and the highest power without constant power, W: Eq. 8.
-
-        Eq. 8 takes the constant power as zero; add `constant_w` for what the board draws.
-        """
-        flop_w = self.flop_j / self.flop_s
-        return flop_w * self.balance_gap, flop_w * (1 + self.balance_gap)
 
     def speed(self, intensity: float) -> float:
         """Return the roofline: speed as a fraction of the highest, W tau_flop / T (section 2.3)."""

@@ -326,32 +326,6 @@ class _Regression:
         return jackknife + prior @ prior.T
 
 
-def cache_byte_j(
-    point: RooflinePoint, machine: RooflineMachine, level: str, known: Sequence[tuple[str, float]] = ()
-) -> float:
-    """Return the energy of one byte from a cache as Eqs. 11 and 12 have it, J.
-
-    What is left of one kernel's energy without its flops, its DRAM bytes, constant power and the bytes of
-    levels that are known already, over the bytes of the memory level wanted.
-
-    Args:
-        point: A kernel that works from that cache.
-        machine: Fitted energies of flops and DRAM bytes, and the constant power.
-        level: The memory level wanted.
-        known: Levels and their J per byte: none for L2 (Eq. 11), L2 for L1 (Eq. 12).
-
-    Raises:
-        InputError: The kernel moves no bytes at this level.
-    """
-    moved = point.bytes_of(level)
-    if not moved > 0:
-        raise InputError(f"{point.name} moves no bytes at {level}; take a kernel that does")
-    rest = point.energy_j - point.flops * machine.flop_j - point.bytes_of("dram") * machine.byte_j
-    rest -= machine.constant_w * point.time_s
-    rest -= sum(point.bytes_of(name) * byte_j for name, byte_j in known)
-    return rest / moved
-
-
 def interval_of(values: Sequence[float]) -> tuple[float, float]:
     """Return the central 95% of some draws."""
     low, high = np.quantile(np.asarray(values, dtype=float), [0.025, 0.975])

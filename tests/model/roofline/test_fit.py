@@ -8,7 +8,7 @@ import pytest
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
-from ptxbench.model.roofline.fit import RooflinePoint, RoughTerm, cache_byte_j, fit_roofline, interval_of
+from ptxbench.model.roofline.fit import RooflinePoint, RoughTerm, fit_roofline, interval_of
 
 INTENSITIES = [2 ** (n / 2) for n in range(-6, 19)]
 F32 = RooflineMachine(1 / 60e12, 1 / 4e12, 7.2e-12, 130e-12, 131)
@@ -92,7 +92,7 @@ def test_a_kernel_that_was_slowed_down_is_left_out_and_named():
     assert fit.coefficient("f32").value == pytest.approx(7.2e-12, rel=1e-6)
 
 
-def test_cache_energies_by_eqs_11_and_12_are_those_of_the_joint_fit():
+def test_a_byte_of_each_cache_has_its_energy():
     extra = []
     for level, byte_j, rate in (("l2", 40e-12, 8e12), ("l1", 12e-12, 20e12)):
         for intensity in (0.25, 1, 4):
@@ -112,14 +112,8 @@ def test_cache_energies_by_eqs_11_and_12_are_those_of_the_joint_fit():
                 )
             )
     fit = fit_roofline([*points(), *extra])
-    machine = fit.machine("f32", "dram", F32.flop_s, F32.byte_s)
-    l2_j = cache_byte_j(extra[0], machine, "l2")
-    l1_j = cache_byte_j(extra[3], machine, "l1", [("l2", l2_j)])
-    assert (l2_j, l1_j) == pytest.approx((40e-12, 12e-12), rel=1e-6)
-    assert fit.coefficient("l2").value == pytest.approx(l2_j, rel=1e-6)
-    assert fit.coefficient("l1").value == pytest.approx(l1_j, rel=1e-6)
-    with pytest.raises(InputError, match="moves no bytes at l1"):
-        cache_byte_j(extra[0], machine, "l1")
+    assert fit.coefficient("l2").value == pytest.approx(40e-12, rel=1e-6)
+    assert fit.coefficient("l1").value == pytest.approx(12e-12, rel=1e-6)
 
 
 def test_too_few_points_are_refused_and_those_slowed_down_are_named_as_the_cause():
