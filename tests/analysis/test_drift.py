@@ -289,6 +289,8 @@ def test_what_is_not_valid_or_known_does_no_harm(change):
     drift = find_steps([*records, *odd], STATIC, frozenset())
     assert drift is not NO_STEPS
     assert all(math.isfinite(level) for level in drift.level.values())
+    # Without a temperature a power is still known.
+    assert any(name.startswith("odd/") for name in drift.level) is ("temperature_c" in change)
 
 
 def test_a_run_of_few_trials_or_without_static_power_has_no_steps():
