@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,25 @@ H200 = sm_facts("sm_90a")
 SQUARE = {dtype: Problem(dtype, 4096, 4096, 4096) for dtype in DType}
 
 
+@cache
+def square_space(dtype: DType, target: str) -> Space:
+    return search_space(SQUARE[dtype], target)
+
+
+def test_the_page_has_the_sizes_of_the_spaces() -> None:
+    text = " ".join((Path(__file__).parents[2] / "docs" / "tuning.md").read_text().split())
+    sizes = [len(square_space(dtype, "sm_90a").variants) for dtype in DType]
+    f32, f64, f16, c64, c128 = (f"{size:,}" for size in sizes)
+    assert f"{f32} variants of f32, {f64} of f64, {f16} of f16, {c64} of c64 and {c128} of c128" in text
+    doubles = load_axes(DType.F64, core=Core.MMA)
+    tensor = len(search_space(SQUARE[DType.F64], "sm_90a", doubles).variants)
+    assert f"Of f64 on the tensor cores there are {tensor:,}." in text
+
+
 @pytest.mark.parametrize("dtype", list(DType))
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_the_space_is_large_and_every_variant_fits(dtype: DType, target: str) -> None:
-    space = search_space(SQUARE[dtype], target)
+    space = square_space(dtype, target)
     assert len(space.variants) >= 200
     assert len({v.name for v in space.variants}) == len(space.variants)
     limits = sm_facts(target)
