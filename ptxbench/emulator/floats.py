@@ -26,13 +26,14 @@ _SMALLEST = {"f32": 2.0**-126, "f16": 2.0**-14, "bf16": 2.0**-126}
 
 
 def decode(bits: Bits, scalar: str) -> Wide:
-    """Return the bits of one lane of a floating-point format as numbers."""
-    if scalar == "f64":
-        return bits.view(np.float64).astype(np.longdouble)
-    if scalar == "f16":
-        return bits.astype(np.uint16).view(np.float16).astype(np.float64)
-    words = bits << np.uint64(16) if scalar == "bf16" else bits
-    return words.astype(np.uint32).view(np.float32).astype(np.float64)
+    """Return the bits of one lane of a floating-point format as numbers; signaling NaNs become quiet ones."""
+    with np.errstate(invalid="ignore"):  # numpy warns of a signaling NaN that it widens
+        if scalar == "f64":
+            return bits.view(np.float64).astype(np.longdouble)
+        if scalar == "f16":
+            return bits.astype(np.uint16).view(np.float16).astype(np.float64)
+        words = bits << np.uint64(16) if scalar == "bf16" else bits
+        return words.astype(np.uint32).view(np.float32).astype(np.float64)
 
 
 def encode(values: Wide, scalar: str, rounding: str = "rn") -> Bits:

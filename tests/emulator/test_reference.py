@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ptxbench.catalogue.types import TYPES
 from ptxbench.emulator.compare import differing
+from ptxbench.emulator.floats import decode
 from ptxbench.emulator.kernel import UnknownInstructionError, expected_results
 
 WORDS = st.integers(0, 2**32 - 1)
@@ -214,6 +215,12 @@ def test_two_halves_of_a_word():
     assert computed("add.f16x2 %y, %a, %b;", 0x3C004000, 0x40003C00) == 0x42004200
     assert computed("cvt.rn.f16x2.f32 %y, %a, %b;", f32(1.0), f32(2.0)) == 0x3C004000
     assert computed("mov.b32 { %l, %h }, %a;\n    mov.b32 %y, { %h, %l };", 0x12345678) == 0x56781234
+
+
+@pytest.mark.parametrize("scalar", ["f32", "bf16", "f64"])
+def test_a_signaling_nan_is_computed_with_and_without_a_warning(scalar):
+    signaling = {"f32": 0x7F800001, "bf16": 0x7F81, "f64": 0x7FF0000000000001}[scalar]
+    assert np.isnan(decode(np.full(4, signaling, np.uint64), scalar)).all()
 
 
 @pytest.mark.parametrize(
