@@ -16,7 +16,7 @@ from ptxbench.storage.kernels import ARCHIVE as KERNELS
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVE = ROOT / "results" / "ARCHIVE.csv"
-# The README's table with its repeat, and one small run of each other kind that tests or docs read.
+# The repeat of the README's table, and one small run of each other kind that tests or docs read.
 KEPT_WHOLE = frozenset(
     {
         "results/nvidia-h100/doctor-224e/counter",
@@ -48,7 +48,6 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h200/roofline/mma-f64",
         "results/nvidia-h200/roofline/mma-tf32",
         "results/nvidia-h200/sensor",
-        "results/nvidia-h200/table-6eda",
         "results/nvidia-h200/table-6eda-repeat",
     }
 )
@@ -61,8 +60,6 @@ class Kind(StrEnum):
     READINGS = "readings"
 
 
-# Of these the readings are kept alone: kernels of a whole table take 4 MB, and its repeat has the same.
-_READINGS_ALONE = frozenset({"results/nvidia-h200/table-6eda"})
 _READINGS = frozenset({"records.parquet", "traces.parquet"})
 
 
@@ -103,9 +100,9 @@ def kind_of(path: str) -> tuple[str, Kind] | None:
     return (folder, Kind.READINGS) if name in _READINGS else None
 
 
-def is_kept(run: str, kind: Kind) -> bool:
-    """Return whether a clone holds such files of a run."""
-    return run in KEPT_WHOLE and not (kind is Kind.KERNELS and run in _READINGS_ALONE)
+def is_kept(run: str) -> bool:
+    """Return whether a clone holds all files of a run."""
+    return run in KEPT_WHOLE
 
 
 def listed_hash(files: Iterable[tuple[str, bytes]]) -> str:

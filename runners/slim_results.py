@@ -75,7 +75,7 @@ def slim(root: Path, kind: Kind) -> list[Archived]:
     runs: dict[str, list[str]] = defaultdict(list)
     for path in git(root, "ls-files", "-z", "results").split("\0"):
         of = kind_of(path)
-        if of is not None and of[1] is kind and not is_kept(of[0], kind):
+        if of is not None and of[1] is kind and not is_kept(of[0]):
             runs[of[0]].append(path)
     changed = git(root, "status", "--porcelain", "results")
     if changed:

@@ -30,6 +30,7 @@ from ptxbench.analysis.level_covariance import LevelCovariance, level_covariance
 from ptxbench.analysis.operating_point import kernel_of, limited_trials
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.analysis.statistics import error_of_series
+from ptxbench.catalogue.model import is_sparse
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
@@ -129,12 +130,17 @@ def find_lowered(
     Returns:
         By trial id; none where there is no such step, or the trials are too few.
     """
+    records = list(records)
     known, trials = _known_trials(records, power_limit_w)
     unfed_w = unfed_share * static.power_w
     if not _can_tell(trials, unfed_w):
         return {}
     looks = _looks(trials, static, unfed_w, frozenset(), prior)
-    above = large_steps(looks.log_power, looks.kernel, looks.counts, looks.apart)
+    # From the first sparse product on, if only timed, all of the process is at one upper level.
+    sparse_ns = min((r.start_ns for r in records if is_sparse(r.instruction)), default=math.inf)
+    since = np.array([r.start_ns >= sparse_ns for r in trials])
+    apart = np.where(since, np.cumsum(since) == 1, looks.apart)
+    above = large_steps(looks.log_power, looks.kernel, looks.counts, apart)
     # A trial at the power limit draws more, too, at the clock that it has.
     return lowerings(known, _as_before(known, trials, above), unfed_w) if above.any() else {}
 

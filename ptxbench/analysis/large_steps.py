@@ -18,8 +18,8 @@ from ptxbench.storage.schema import Role, TrialRecord
 
 # A step is large from here on, as ln of a power; common ones are 1 to 2%.
 LARGE = 0.03
-# A level counts where kernels that ran at others, too, ran in so many trials.
-_FEWEST = 5
+# A level counts where two kernels or more that ran at others, too, ran in so many trials together.
+_FEWEST = 3
 # Less dynamic power tells no factor.
 _LEAST_W = 20.0
 

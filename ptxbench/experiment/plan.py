@@ -96,6 +96,25 @@ def plan_batches(subjects: Sequence[Subject], seed: int) -> list[list[Subject]]:
     return batches
 
 
+def later_alike(plan: Sequence[Sequence[Subject]], number: int) -> list[Condition]:
+    """Return the conditions of the later batches of a batch's protocol in which the GPU draws alike.
+
+    From the first product of sparse matrices on it draws more, so that what is left of the others, such as
+    what throttled, is measured before it.
+
+    Args:
+        plan: What `plan_batches` returned.
+        number: Which batch.
+    """
+    own = plan[number][0]
+    return [
+        batch[0].condition
+        for batch in plan[number + 1 :]
+        if batch[0].condition.protocol == own.condition.protocol
+        and batch[0].instruction.sparse == own.instruction.sparse
+    ]
+
+
 def _batched(subjects: Sequence[Subject]) -> Iterator[list[Subject]]:
     """Yield the subjects in batches of at most `BATCH_SIZE`."""
     for n in range(0, len(subjects), BATCH_SIZE):

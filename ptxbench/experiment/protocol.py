@@ -29,7 +29,7 @@ class Measurement(ABC):
         Args:
             batch: Subjects of one optimization level.
             more_follow: Whether other batches of this protocol and optimization level follow.
-            is_last: Whether this is the last batch of the protocol.
+            is_last: Whether none follows that the GPU draws alike in: what throttled is measured now.
 
         Raises:
             GpuError: The GPU stopped answering.

@@ -14,7 +14,7 @@ from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.experiment.ledger import Ledger
-from ptxbench.experiment.plan import plan_batches, plan_subjects
+from ptxbench.experiment.plan import later_alike, plan_batches, plan_subjects
 from ptxbench.experiment.prepare import Outcome, Preparer, quick_switching
 from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocol import Measurement
@@ -116,8 +116,7 @@ class _Measuring:
             batch = [one for one in self._ledger.take(ready[number].result()) if self._does_its_work(one)]
             ready[number] = _released()
             self._state.done += len(subjects) - len(batch)
-            own = subjects[0].condition
-            later = [b[0].condition for b in plan[number + 1 :] if b[0].condition.protocol == own.protocol]
+            own, later = subjects[0].condition, later_alike(plan, number)
             self._protocol(own.protocol).measure(
                 batch,
                 more_follow=any(condition.opt_level is own.opt_level for condition in later),

@@ -171,6 +171,34 @@ def test_powers_of_a_board_that_jumped_between_batches_are_those_of_its_lower_le
     assert drift.level_error < 0.003
 
 
+def test_all_that_runs_since_the_first_sparse_product_is_brought_down_though_no_pause_lies_before_it():
+    # What throttled goes on beside two kernels of before; not every stretch of it has both.
+    order = [*range(20), *range(20), *range(20, 28), 0, *range(20, 28), 1, *range(20, 28), 0, 1]
+    since = np.arange(len(order)) >= 40
+    records = run_of(np.where(since, 0.1, 0.0), order=order, kernels=28)
+    paused = since & (np.array(order) == 1)
+    later = np.cumsum(paused) * 2_000_000_000
+    records = [
+        replace(r, start_ns=r.start_ns + int(ns), end_ns=r.end_ns + int(ns))
+        for r, ns in zip(records, later, strict=True)
+    ]
+    timed = replace(
+        records[40],
+        trial_id="sparse/-1",
+        instruction="mma.sp.m16n8k32.f32.f16.f16.f32",
+        repeat=-1,
+        steady_power_w=math.nan,
+        status=Status.WINDOW_TOO_SHORT,
+    )
+    lowered = find_large([*records, timed], STATIC)
+    assert set(lowered) == {r.trial_id for r, is_later in zip(records, since, strict=True) if is_later}
+    ratio = [
+        (lowered[r.trial_id].of(r.steady_power_w) - UNFED_W) / (r.steady_power_w - UNFED_W)
+        for r in records[40:]
+    ]
+    np.testing.assert_allclose(ratio, math.exp(-0.1), atol=0.01)
+
+
 def test_noise_without_steps_is_left_alone():
     for noise in (0.0007, 0.003, 0.01):
         assert find_steps(run_of(np.zeros(KERNELS * ROUNDS), noise), STATIC, frozenset()) is NO_STEPS

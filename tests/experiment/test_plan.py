@@ -9,7 +9,7 @@ from ptxbench.catalogue.starters import STARTERS
 from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
 from ptxbench.core.target import find_target
 from ptxbench.experiment.order import BATCH_SIZE
-from ptxbench.experiment.plan import STANDARD, plan_batches, standard_names
+from ptxbench.experiment.plan import STANDARD, later_alike, plan_batches, standard_names
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,15 @@ def test_products_of_sparse_matrices_come_after_all_others(subjects):
     assert sparse == sorted(sparse)
     batches = plan_batches(subjects, 3)
     assert all(len({subject.instruction.sparse for subject in batch}) == 1 for batch in batches)
+
+
+def test_what_is_left_of_dense_products_is_measured_before_the_first_sparse_one(subjects):
+    batches = plan_batches(subjects, 3)
+    sparse = [batch[0].instruction.sparse for batch in batches]
+    first = sparse.index(True)
+    assert not later_alike(batches, first - 1)
+    assert len(later_alike(batches, 0)) == first - 1
+    assert len(later_alike(batches, first)) == len(batches) - first - 1
 
 
 def test_kinds_take_turns_so_that_none_waits_for_the_end(subjects):
