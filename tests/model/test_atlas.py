@@ -31,27 +31,27 @@ def test_opcodes_of_other_boards_are_no_longer_filled(gpu):
     assert atlas.machine.opcode_energies.energy(row.sass, 1.0).rule is Rule.ROW
 
 
-# An opcode that rows of H100s isolate and those of H200s do not yet.
-H100_ALONE = "IGMMA.64x256x32.S8.S8"
+# An opcode that rows of H200s isolate and those of H100s do not yet.
+H200_ALONE = "QGMMA.64x64x32.F32.E4M3.E4M3"
 
 
 def test_what_a_gpu_lacks_is_that_of_another_with_the_same_machine_code():
     h100, h200 = open_atlas("h100"), open_atlas("h200")
-    assert H100_ALONE not in isolated_energies(h200.rows, "random")
-    scale = kin_scale(h200.rows, h100.rows)
-    assert 0.9 < scale < 1
-    own = isolated_energies(h100.rows, "random")[H100_ALONE].energy_pj
-    assert h200.opcode_energies.random[H100_ALONE].energy_pj == pytest.approx(scale * own)
+    assert H200_ALONE not in isolated_energies(h100.rows, "random")
+    scale = kin_scale(h100.rows, h200.rows)
+    assert 1 < scale < 1.1
+    own = isolated_energies(h200.rows, "random")[H200_ALONE].energy_pj
+    assert h100.opcode_energies.random[H200_ALONE].energy_pj == pytest.approx(scale * own)
     # Lanes were measured on H200s alone.
     assert h100.opcode_energies.warp_shares == h200.opcode_energies.warp_shares
     assert h200.opcode_energies.warp_shares["FADD"] == pytest.approx(0.26, abs=0.03)
 
 
 def test_a_simulated_gpu_has_its_own_energies_alone():
-    atlas = open_atlas("h200")
+    atlas = open_atlas("h100")
     gpu = replace(atlas.gpu, kind=GpuKind.SIMULATED)
     simulated = replace(atlas, manifest=replace(atlas.manifest, gpus=(gpu,)))
-    assert H100_ALONE not in simulated.opcode_energies.random
+    assert H200_ALONE not in simulated.opcode_energies.random
 
 
 def test_a_figure_has_value_interval_boards_run_and_reason():
@@ -62,7 +62,7 @@ def test_a_figure_has_value_interval_boards_run_and_reason():
     assert figure.value_pj == pytest.approx(row.dynamic_pj / 16)
     assert figure.ci95_pj == pytest.approx(row.dynamic_ci95_pj / 16)
     assert (figure.boards, figure.run, figure.reason) == (2, "table-6eda", row.reason)
-    assert atlas.unit_energy("l2", "zeros") is None
+    assert atlas.unit_energy("l2", "uniform") is None
     assert atlas.unit_energy("l9") is None
 
 
