@@ -112,4 +112,5 @@ def _to_read(folder: Path) -> str:
 
 
 def _files(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir() if p.suffix in _SHOWN and p.name != MANIFEST)
+    shown = (p for pattern in ("*", "*/*") for p in sorted(folder.glob(pattern)) if p.suffix in _SHOWN)
+    return [str(p.relative_to(folder)) for p in shown if p.name != MANIFEST]

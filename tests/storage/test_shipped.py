@@ -36,7 +36,7 @@ def test_it_gives_energies_and_a_report_without_trials_or_kernels(tmp_path, monk
     assert table.machine.opcode_energies.energy("FFMA", 1.0).energy_pj == pytest.approx(14.4, abs=0.5)
     # The terms that kernels were fitted to come with it.
     assert len(table.machine.terms.kernels) == 101
-    assert len(table.machine.terms.code_spreads) == 6
+    assert len(table.machine.terms.code_spreads) == 7
     assert "fma.rn.f32" in CliRunner().invoke(command, ["h200"], catch_exceptions=False).stdout
     assert not caplog.messages
 
