@@ -209,12 +209,9 @@ def rejection(variant: Variant, problem: Problem, target: str, bounds: Bounds) -
 
 def misfit(variant: Variant, problem: Problem, target: str, bounds: Bounds) -> str:
     """Return the first reason against a variant whose shapes divide each other, "" where there is none."""
-    for faults in (
-        target_faults(variant, target),
-        quality_faults(variant, bounds),
-        problem_faults(variant, problem),
-        device_faults(variant, target, bounds, variant.form(problem)),
-    ):
-        if fault := next(faults, ""):
-            return fault
-    return ""
+    return (
+        next(target_faults(variant, target), "")
+        or next(quality_faults(variant, bounds), "")
+        or next(problem_faults(variant, problem), "")
+        or next(device_faults(variant, target, bounds, variant.form(problem)), "")
+    )

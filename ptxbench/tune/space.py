@@ -8,7 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -112,6 +112,7 @@ def load_axes(dtype: DType, space: str | Path = USUAL, core: Core | None = None)
     return Axes(dtype, _checked_axes(table, here), _checked_bounds(table, f"{place}: [{name}.bounds]"), core)
 
 
+@lru_cache(maxsize=4)
 def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Space:
     """Return every variant that can compute a problem on a target and is not hopeless.
 
