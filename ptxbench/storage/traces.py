@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -38,22 +39,11 @@ QUICK_LEVEL = 1
 
 def to_table(trial_id: str, series: tuple[Series, ...]) -> pa.Table:
     """Return the readings of one trial, one source after the other; an empty series leaves no trace."""
-    parts = [
-        pa.table(
-            {
-                "trial_id": pa.repeat(trial_id, len(s)),
-                "source": pa.repeat(s.source.value, len(s)),
-                "begin_ns": s.begin_ns,
-                "end_ns": s.end_ns,
-                "value": s.value,
-                "stamp_ns": s.stamp_ns,
-                "code": s.code,
-            },
-            schema=SCHEMA,
-        )
-        for s in series
-    ]
-    return pa.concat_tables([SCHEMA.empty_table(), *parts])
+    if not series:
+        return SCHEMA.empty_table()
+    sources = pa.concat_arrays([pa.repeat(s.source.value, len(s)) for s in series])
+    columns = (np.concatenate([getattr(s, name) for s in series]) for name in SCHEMA.names[len(_NAMES) :])
+    return pa.Table.from_arrays([pa.repeat(trial_id, len(sources)), sources, *columns], schema=SCHEMA)
 
 
 def to_series(table: pa.Table, path: Path) -> tuple[Series, ...]:
