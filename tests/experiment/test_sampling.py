@@ -34,7 +34,7 @@ RTX2080TI = find_profile("rtx2080ti")
 RTX4090 = find_profile("rtx4090")
 SLOW_SENSOR = find_profile("slow-sensor")
 
-RUNS = {0.03: 5, 0.3: 5, 1.0: 3, 3.0: 2}
+RUNS = {0.03: 3, 0.3: 3, 1.0: 3, 3.0: 2}
 
 
 @pytest.fixture(scope="module")
