@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ptxbench.sass.program import Loop, SassInstruction, SassKernel
 
 _BRANCHES = frozenset({"BRA", "JMP", "UBRA"})
+_CLOCK = "SR_CLOCKLO"
 _TARGET = re.compile(r"`\(([^)]+)\)")
 
 
@@ -19,7 +20,8 @@ def find_loop(kernel: SassKernel) -> Loop:
     """Return the body of the kernel's only loop.
 
     A back edge is a branch to an earlier address; the trap after EXIT (a branch to itself) and the
-    routines that ptxas appends behind the kernel do not count.
+    routines that ptxas appends behind the kernel do not count. Nor do loops before the first reading of the
+    clock and behind the last one, between which the measured loop is: ptxas asks for tensor memory in one.
 
     Raises:
         LoopError: There is no back edge, or there are several.
@@ -33,6 +35,9 @@ def find_loop(kernel: SassKernel) -> Loop:
             edges.append((target, instruction.address))
     if not edges:
         raise LoopError("no loop: the assembler removed it")
+    if len(edges) > 1:
+        clocks = [i.address for i in entry if _CLOCK in i.operands]
+        edges = [one for one in edges if clocks and clocks[0] < one[0] and one[1] < clocks[-1]] or edges
     if len(edges) > 1:
         raise LoopError(f"{len(edges)} back edges where one loop was expected")
     begin, end = edges[0]

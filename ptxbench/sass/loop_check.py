@@ -30,7 +30,11 @@ RESIDUE = frozenset(
 )
 # A warpgroup's products come in groups: the loop opens and waits for one, which holds one product.
 _GROUP_RESIDUE = frozenset({"WARPGROUP", "HGMMA", "UMOV", "R2UR", "PLOP3", "VOTEU"})
+# An SM's products and copies of tensor memory are committed to a barrier object, whose phase is waited for.
+_COMMIT_RESIDUE = frozenset({"UTCBAR", "SYNCS", "SHF"})
 RESIDUE_LIMIT = 64
+# The family whose template asks for tensor memory.
+_TENSOR_MEMORY = "tcgen05"
 MOVES = frozenset({"MOV", "IMAD.MOV.U32"})
 _LOCAL = frozenset({"LDL", "STL"})
 
@@ -176,9 +180,16 @@ def _execution_fault(
     besides = frozenset(opcode for alternatives, _ in expected.once for opcode in alternatives.split("|"))
     declared = copies | besides if name in (TARGET, TARGET_2N) else frozenset()
     length = sum(n for _, n in expected.counts)
-    fills_memory = instruction.family == "level"
+    fills_memory, has_tensor_memory = instruction.family == "level", instruction.family == _TENSOR_MEMORY
     return (
-        check_path(kernel, body, calls=_calls(expected), fills_memory=fills_memory, lanes=lanes)
+        check_path(
+            kernel,
+            body,
+            calls=_calls(expected),
+            fills_memory=fills_memory,
+            has_tensor_memory=has_tensor_memory,
+            lanes=lanes,
+        )
         or check_branches(kernel, body, declared, length)
         or check_barrier(body, declared)
         or check_guards(body, copies, besides, guarded=bool(instruction.guard), single=length == 1)
@@ -269,6 +280,8 @@ def _check_residue(instruction: Instruction, loops: Mapping[str, Counter[str]]) 
         overhead.subtract(_difference(loops[OVERHEAD_2N], loops[OVERHEAD]))
     residue = {opcode: n for opcode, n in overhead.items() if n}
     allowed = RESIDUE | _GROUP_RESIDUE if instruction.unit is Unit.WARPGROUP else RESIDUE
+    if instruction.family == _TENSOR_MEMORY:
+        allowed |= _COMMIT_RESIDUE
     if instruction.type_of("x").endswith("16"):
         allowed |= {"PRMT"}  # a 16-bit register is held by a PRMT
     if instruction.type_of("x") == "pred":

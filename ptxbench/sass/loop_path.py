@@ -18,6 +18,8 @@ _TO_A_LABEL = frozenset({"BRA", "JMP", "UBRA"})
 _CALLS = frozenset({"CALL", "JCAL", "CAL", "PRET"})
 _ELSEWHERE = frozenset({"RET", "BRX", "BRXU", "JMX", "JMXU", "RPCMOV", "LONGJMP", "BRK", "CONT", "SYNC"})
 _TURNS = _TO_A_LABEL | _CALLS | _ELSEWHERE | {"EXIT", "KILL", "NANOSLEEP", "BREAK", "BSYNC"}
+# Routines of ptxas for what cannot be of tensor memory; each ends in a trap.
+_GUARDRAIL = "tcgen05_guardrail_trap"
 # Where a branch by table may lead, as nvdisasm adds it.
 _TABLE = re.compile(r"BRANCH_TARGETS ([^\"]*)")
 # A branch that a row declares leaps over less than so many copies.
@@ -34,6 +36,7 @@ def check_path(
     *,
     calls: bool,
     fills_memory: bool,
+    has_tensor_memory: bool = False,
     lanes: int = WARP,
 ) -> str:
     """Return why not every active thread comes straight to the loop and from there to the end, or "".
@@ -43,6 +46,8 @@ def check_path(
         body: Its loop.
         calls: Whether the row declares that the loop calls a routine.
         fills_memory: Whether the family's template calls a routine before the loop.
+        has_tensor_memory: Whether the family's template asks for tensor memory before the loop: ptxas then
+            asks until it gets it, sleeps in between, and calls traps where what it gets cannot be.
         lanes: Active lanes of each warp; the others leave before the loop.
     """
     begin, end = body[0].address, body[-1].address
@@ -51,20 +56,31 @@ def check_path(
         return f"not those lanes alone leave before the loop that are above the first {lanes}"
     labels = dict(kernel.labels)
     entry = {instruction.address for instruction in entry_instructions(kernel)}
-    called = 0
+    called, routines = 0, calls or fills_memory or has_tensor_memory
     for instruction in kernel.instructions:
         address = instruction.address
+        if has_tensor_memory and _is_of_allocation(begin, instruction, labels):
+            continue
         if instruction.base in _CALLS and address in entry and not begin <= address <= end:
             called += 1
         elif address < begin and instruction is not leaving and _leaves_way_to(begin, instruction, labels):
             return f"{instruction} before the loop: not every thread reaches it"
         elif address > end and _may_return(
-            end, instruction, labels, returns=address not in entry and (calls or fills_memory)
+            end, instruction, labels, returns=address not in entry and routines
         ):
             return f"{instruction} behind the loop: it may lead back into it"
     if called > fills_memory:
         return "a call outside of the loop"
     return ""
+
+
+def _is_of_allocation(begin: int, instruction: SassInstruction, labels: Mapping[str, int]) -> bool:
+    """Return whether an instruction asks for tensor memory again, or traps where it is not there."""
+    if instruction.base in _CALLS:
+        return _GUARDRAIL in instruction.operands
+    target = label_address(instruction, labels)
+    asks_again = instruction.base in _TO_A_LABEL and target is not None and target < begin
+    return instruction.address < begin and (asks_again or instruction.base == "NANOSLEEP")
 
 
 def _leaves_way_to(begin: int, instruction: SassInstruction, labels: Mapping[str, int]) -> bool:

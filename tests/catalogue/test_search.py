@@ -95,7 +95,9 @@ def test_a_word_in_capitals_is_sass_first():
     [
         ("wgmma", like("wgmma.*"), ""),
         ("mma", like("mma.*"), ""),
-        ("tensor", like("mma.*", "wgmma.*"), "names mma.* wgmma.*"),
+        ("tensor", like("mma.*", "wgmma.*", "tcgen05.mma.*"), "names mma.* wgmma.* tcgen05.mma.*"),
+        ("tcgen05", like("tcgen05.*"), ""),
+        ("fp4", like("*e2m1*"), "names *e2m1*"),
         ("fp8", like("*e4m3*", "*e5m2*"), "names *e4m3* *e5m2*"),
         ("dram", like("*:hbm"), "names *:hbm"),
         ("DRAM", like("*:hbm"), "names *:hbm"),

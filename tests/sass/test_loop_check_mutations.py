@@ -81,7 +81,9 @@ CASES = [
 
 
 def test_the_sample_has_every_family_unit_and_verdict():
-    assert {row.family for row in ROWS} == {r.family for r in load_catalogue() if r.family}
+    assert {row.family for row in ROWS} == {
+        r.family for r in load_catalogue() if r.family and r.exists_on(HOPPER)
+    }
     assert {row.unit for row in ROWS} == {r.unit for r in load_catalogue()}
     verdicts = {judged_after(row, level, "target", list).verdict for row, level in (c.values for c in CASES)}
     assert verdicts == {Verdict.EXACT, Verdict.MIXTURE, Verdict.EXPANDS, Verdict.CALLS}

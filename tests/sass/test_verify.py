@@ -195,6 +195,22 @@ def test_a_row_that_the_catalogue_gives_up_is_refused_with_its_reason(no_tools):
     ]
 
 
+def test_what_works_in_tensor_memory_holds_its_copies_on_blackwell():
+    names = {
+        "tcgen05.mma.m128n256k16.f32.f16.f16": "UTCHMMA",
+        "tcgen05.mma.mxf4nvf4.m128n256k64.f32.e2m1.e2m1.ue4m3": "UTCOMMA.4X",
+        "tcgen05.ld.32x32b.x8": "LDTM.x8",
+        "tcgen05.st.32x32b.x8": "STTM.x8",
+        "tcgen05.cp.128x256b": "UTCCP.T.S",
+    }
+    rows = [find_instruction(name) for name in names]
+    for row in verify_instructions(rows, [find_target("sm_100a")], [OptLevel.O3]):
+        assert not _is_surprise(row), row
+        assert names[row.instruction] in row.sass
+    (absent,) = verify_instructions(rows[:1], [find_target("sm_90a")], [OptLevel.O3])
+    assert absent.verdict == "absent"
+
+
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_no_target_refuses_a_row_that_the_catalogue_does_not_give_up(target):
     """The starters, and of Table I another slice for each target; PTXBENCH_TEST_ALL=1 takes all of it."""

@@ -27,9 +27,9 @@ _PIPES = {
     "imad": "IMAD IDP IMUL",
     "fp64": "DFMA DADD DMUL DSETP DMNMX",
     "special": "MUFU POPC FLO BREV I2F F2I F2F FRND I2I",
-    "load": "LDG LDS LDL LD LDC STS STL SHFL",
-    "exchange": "STG ST LDSM ATOM ATOMS ATOMG RED REDUX",
-    "tensor": "HMMA IMMA DMMA QMMA BMMA HGMMA IGMMA QGMMA",
+    "load": "LDG LDS LDL LD LDC STS STL SHFL LDTM",
+    "exchange": "STG ST LDSM ATOM ATOMS ATOMG RED REDUX STTM UTCCP",
+    "tensor": "HMMA IMMA DMMA QMMA BMMA HGMMA IGMMA QGMMA UTCHMMA UTCQMMA UTCIMMA UTCOMMA",
 }
 _PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes.split()}
 
@@ -182,9 +182,7 @@ def _random_energy_pj(opcode: str, energy_pj: Mapping[str, float]) -> float:
 def pipe_of(opcode: str) -> str:
     """Return the pipe that executes an opcode."""
     base = opcode.partition(".")[0]
-    if base.startswith("U"):
-        return "uniform"
-    return _PIPE_OF.get(base, "alu")
+    return _PIPE_OF.get(base, "uniform" if base.startswith("U") else "alu")
 
 
 def issue_cycles(loop: Loop, profile: Profile) -> float:
