@@ -195,7 +195,7 @@ def test_a_row_that_the_catalogue_gives_up_is_refused_with_its_reason(no_tools):
     ]
 
 
-def test_what_works_in_tensor_memory_holds_its_copies_on_blackwell():
+def test_products_of_blackwell_hold_their_copies():
     names = {
         "tcgen05.mma.m128n256k16.f32.f16.f16": "UTCHMMA",
         "tcgen05.mma.mxf4nvf4.m128n256k64.f32.e2m1.e2m1.ue4m3": "UTCOMMA.4X",
@@ -207,6 +207,10 @@ def test_what_works_in_tensor_memory_holds_its_copies_on_blackwell():
     for row in verify_instructions(rows, [find_target("sm_100a")], [OptLevel.O3]):
         assert not _is_surprise(row), row
         assert names[row.instruction] in row.sass
+    products = [find_instruction("mma.mxf4nvf4.m16n8k64.f32.e2m1.e2m1.f32.ue4m3")]
+    for row in verify_instructions(products, [find_target("sm_120a")], [OptLevel.O3]):
+        assert not _is_surprise(row), row
+        assert "OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X" in row.sass
     (absent,) = verify_instructions(rows[:1], [find_target("sm_90a")], [OptLevel.O3])
     assert absent.verdict == "absent"
 
