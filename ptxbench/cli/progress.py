@@ -16,6 +16,8 @@ from ptxbench.core.progress_pipe import teller
 
 _LINE_S = 30.0
 _MINUTE_S = 60.0
+# The part of the work from which on what is left can be told.
+_TELLING = 0.1
 
 Show = Callable[[int, int, str], None]
 
@@ -66,7 +68,8 @@ class ProgressLine:
         if not total:
             return f"{text or 'working'}, {_minutes(passed_s)} so far"
         left = ""
-        if 0 < done < total:
+        # The first of many tell little: of a table they are the rows that cannot be measured.
+        if _TELLING * total <= done < total:
             left = f", about {_minutes(passed_s * (total - done) / done)} left"
         beside = f" ({text})" if text else ""
         return f"{done} of {total} done in {_minutes(passed_s)}{left}{beside}"

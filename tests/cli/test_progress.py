@@ -22,6 +22,15 @@ def test_a_line_says_what_is_left():
     assert line.text() == "4 of 4 done in 5 min"
 
 
+def test_what_is_left_is_not_said_by_the_first_few_of_many():
+    times_s = iter([0.0, 60.0, 90.0])
+    line = ProgressLine(lambda: next(times_s))
+    line.note(3, 84, "round 2")
+    assert line.text() == "3 of 84 done in 60 s (round 2)"
+    line.note(40, 84, "round 1")
+    assert line.text() == "40 of 84 done in 90 s, about 99 s left (round 1)"
+
+
 def test_a_line_comes_every_30_s_also_where_a_step_takes_longer(capsys):
     steps, waited, time_s = Queue(), Queue(), [0.0]
 
