@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import sys
 from dataclasses import replace
 
@@ -17,6 +18,8 @@ from ptxbench.cli.main import run
 from ptxbench.core.errors import GpuError, ToolError
 
 PYTHON = sys.executable
+# What is injected is built where no wheel brought it.
+INJECTS = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
 
 
 @pytest.fixture
@@ -73,6 +76,7 @@ def test_without_a_compiler_the_whole_run_is_measured_and_that_is_said(boards, c
     assert "no C compiler (cc); whole-run energy" in capfd.readouterr().err
 
 
+@INJECTS
 def test_a_program_without_a_gpu_is_said(boards, capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert run(["run", "--", PYTHON, "-c", "pass"]) == 0
@@ -211,6 +215,7 @@ def test_a_replay_without_kernels_by_cupti_is_refused_before_anything_runs(capfd
     assert not (tmp_path / "ran").exists()
 
 
+@INJECTS
 def test_where_nothing_was_launched_again_it_is_said(boards, capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert run(["run", "--replay", "--", PYTHON, "-c", "pass"]) == 0
@@ -253,6 +258,7 @@ def test_kernels_are_looked_at_in_turns_unless_a_trace_wants_all(
     assert f"PTXBENCH_MOST_LAUNCHES={most}\n" in capfd.readouterr().out
 
 
+@INJECTS
 @pytest.mark.hostile
 def test_cupti_is_left_to_a_tool_that_is_injected_already(boards, capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
