@@ -455,7 +455,10 @@ class _Sample:
             blocks.append(goes if at[end, 0] == at[0, 0] + goes * (size - 1) else None)
         passes = {}
         for depth, loop in enumerate(around):
-            numbers_of = {1: 1, 2: 2, _LAST: int(self._known_passes.get(loop.index, 1.0)) - 1}
+            numbers_of = {1: 1, 2: 2}
+            count = self._known_passes.get(loop.index, 0.0)
+            if count > _PASSES:
+                numbers_of[_LAST] = int(count) - 1
             later = {
                 number: seen.get(tuple(n if d == depth else 0 for d in range(len(around))))
                 for n, number in numbers_of.items()

@@ -93,6 +93,15 @@ def test_an_address_that_wraps_round_in_a_later_pass_is_not_known(mask, known):
     assert bool(found.missing) is not known
 
 
+@pytest.mark.parametrize("passes", [2, 3])
+def test_an_address_in_a_loop_of_few_passes_is_known(passes):
+    code = WRAPS.replace("MASK", "0x3fff").replace("%r6, 64", f"%r6, {passes}")
+    found, moved, _ = traffic(code)
+    assert not found.missing
+    # Every block reads the same words, 256 a pass.
+    assert moved[Level.CROSSBAR] == passes * 4096 * 256 * 4
+
+
 def test_a_stream_moves_its_lines_once_through_every_level():
     _, moved, counted = traffic("mov.u32 %r4, %r3;" + COPY, grid=2**18)
     array = 4 * 256 * 2**18
