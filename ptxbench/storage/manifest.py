@@ -18,6 +18,7 @@ from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.threads import WARP
 from ptxbench.core.version import CHECKOUT, VERSION
+from ptxbench.core.wrap import first_of
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 P = TypeVar("P", bound="DataclassInstance")
+# Of many words, such as the instructions of a run, a message has so many.
+_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -382,4 +385,4 @@ def require_equal(key: str, old: object, new: object, path: Path) -> None:
 
 
 def _words(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return first_of([str(one) for one in value], _SHOWN) if isinstance(value, tuple) else str(value)

@@ -15,6 +15,7 @@ from ptxbench.storage.document import SCHEMA
 from ptxbench.storage.manifest import (
     TableManifest,
     read_run_manifest,
+    require_equal,
     require_same,
     with_part,
     write_manifest,
@@ -250,6 +251,12 @@ def test_changed_gpu_is_refused_and_the_change_named(path, change):
         str(error.value)
         == f"{path} was measured with {key} {getattr(fake.GPU, key)}, this is {value}; start a new run"
     )
+
+
+def test_a_run_of_other_instructions_is_refused_in_a_line_that_can_be_read(path):
+    with pytest.raises(InputError, match="instructions a, this is i0, i1") as error:
+        require_equal("instructions", ("a",), tuple(f"i{n}" for n in range(1000)), path)
+    assert "and 994 more; start a new run" in str(error.value)
 
 
 def test_other_board_may_have_its_own_settings_but_not_its_own_driver(path):
