@@ -300,8 +300,9 @@ def open_atlas(table: str | Path, wanted: Callable[[str], bool] = _every, name: 
     path = find_table(table)
     named = name or str(table)
     if wanted is _every and (path / TABLE).exists():
-        files = sorted((one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in path.iterdir())
-        return _open_once(path, named, tuple(files))
+        # A link that leads nowhere, such as an editor's lock, is no file of the table.
+        found = [(one.name, one.stat()) for one in sorted(path.iterdir()) if one.exists()]
+        return _open_once(path, named, tuple((n, at.st_mtime_ns, at.st_size) for n, at in found))
     return _open(path, wanted, named)
 
 

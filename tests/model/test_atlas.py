@@ -1,5 +1,7 @@
 """What an atlas knows beside the rows of its run."""
 
+import os
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -8,6 +10,8 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.opcode_energies import Rule
 from ptxbench.model.row_energies import isolated_energies, kin_scale
+from ptxbench.storage.shipped import SHIPPED
+from ptxbench.storage.table import TABLE
 
 
 def test_a_row_of_its_own_comes_before_what_loops_tell():
@@ -74,3 +78,14 @@ def test_other_terms_take_nothing_else_along():
     assert own_pj < other_pj
     assert atlas.terms.opcode_share == kept
     assert other.rows == atlas.rows
+
+
+def test_a_table_is_opened_again_once_a_file_of_it_changed(tmp_path):
+    for name in (TABLE, "manifest.json"):
+        shutil.copy(SHIPPED["h200"] / name, tmp_path)
+    # An editor's lock is a link that leads nowhere.
+    (tmp_path / ".#lock").symlink_to("nowhere")
+    first = open_atlas(tmp_path)
+    assert open_atlas(tmp_path) is first
+    os.utime(tmp_path / TABLE, ns=(0, 0))
+    assert open_atlas(tmp_path) is not first
