@@ -179,7 +179,9 @@ def _families(judged: Sequence[Judged]) -> str:
             own = [case for case in one.models[THE_TABLE] if case.case == kernel]
             cells.append(", ".join(f"{case.operands} {case.error_pct:+.0f}" for case in own))
         rows.append([kernel, *cells])
-    return table(("kernel", "bound by", *(f"{one.gpu.upper()}, %" for one in judged)), rows, left=4)
+    return table(
+        ("kernel", "bound by", *(f"{one.gpu.upper()}, %" for one in judged)), rows, left=2 + len(judged)
+    )
 
 
 def _intervals(judged: Sequence[Judged]) -> str:

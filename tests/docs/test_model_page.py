@@ -47,3 +47,22 @@ def test_errors_of_whole_kernels(name: str, column: str, value: str) -> None:
         mean_pct(rows, "full_clock_j"),
     ]
     assert f"| {' | '.join(cells)} |" in (ROOT / "docs/model.md").read_text()
+
+
+def test_accuracy_says_of_whole_kernels_what_the_model_says() -> None:
+    page = (ROOT / "docs/model.md").read_text()
+    errors = {}
+    for gpu in ("h200", "h100"):
+        block = page.split(f"<!-- nulls-{gpu}:begin -->")[1].split("<!--")[0]
+        for line in block.splitlines():
+            cells = [cell.strip() for cell in line.split("|")]
+            if len(cells) > 5:
+                errors[gpu, cells[1]] = (f"{cells[2]}%", f"{cells[5]}%")
+    table, constant, classes = "the table", "every opcode at 12 pJ", "median of each opcode's class"
+    (library, suite), (library_one, suite_one) = errors["h200", table], errors["h200", constant]
+    (h100_library, h100_suite), (h100_one, _) = errors["h100", table], errors["h100", constant]
+    assert (
+        f"{library} off on 51 library cases, one constant {library_one}; {suite} on 89 cases bound by"
+        f" instructions, one constant {suite_one} (H100: {h100_library}, one constant {h100_one};"
+        f" {h100_suite}, medians of classes {errors['h100', classes][1]})"
+    ) in (ROOT / "docs/accuracy.md").read_text()

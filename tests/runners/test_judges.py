@@ -39,4 +39,5 @@ def test_models_are_set_beside_each_other_by_what_bounds_a_kernel(load):
         "| other | 22.0 | 40 | +3.0 to +20.0 | 30.0 | 40 | +10.0 to +20.0 | 6.0 | 6 | +3.0 to +3.0 |"
     ]
     assert "| H100 | instructions | 1 of 2 (50%) | 30% | 2.0 |" in blocks["field-intervals"]
+    assert blocks["field-families"].startswith("| kernel | bound by | H100, % |\n| --- | --- | --- |\n")
     assert "| linear/spmv-f32 | memory | random +3 |" in blocks["field-families"]
