@@ -1,6 +1,7 @@
 """What docs/model.md says of whole kernels is what the committed file holds."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,10 @@ def test_accuracy_says_of_whole_kernels_what_the_model_says() -> None:
         f" instructions, one constant {suite_one} (H100: {h100_library}, one constant {h100_one};"
         f" {h100_suite}, medians of classes {errors['h100', classes][1]})"
     ) in (ROOT / "docs/accuracy.md").read_text()
+
+
+def test_accuracy_says_how_many_rows_of_h100s_two_boards_have() -> None:
+    rows = json.loads((ROOT / "ptxbench/tables/nvidia-h100/boards.json").read_text())["rows"]
+    several = sum(row["boards"] > 1 for row in rows)
+    told = f"{len(rows):,} rows in all, {several:,} on two boards or more"
+    assert told in (ROOT / "docs/accuracy.md").read_text()
