@@ -9,16 +9,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ptxbench.api.window_energy import energy_text
 from ptxbench.attribute.attribution import NO_KERNEL
 from ptxbench.attribute.baseline import read_energy
 from ptxbench.attribute.demangle import shortened
 from ptxbench.attribute.program import energy_of
 from ptxbench.attribute.rank import Rank, rank_folders
-from ptxbench.attribute.recorded import RUN, ProgramManifest
+from ptxbench.attribute.recorded import RUN, ProgramManifest, load
 from ptxbench.attribute.report import document as program_document
 from ptxbench.attribute.unfinished import BEGUN, load_unfinished
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import finite
+from ptxbench.core.printable import printable
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage import folder_kind
 from ptxbench.storage.manifest import read_manifest
@@ -59,14 +61,13 @@ class RankEnergy:
     @property
     def energy_j(self) -> float:
         """Energy of its GPUs, J; NaN where it is not known."""
-        found = self.report["energy_j"]
-        return math.nan if found is None else float(found)
+        return _joules(self.report["energy_j"])
 
     @property
     def interval_j(self) -> tuple[float, float]:
         """Its 95% interval, J: the sum of those of its GPUs."""
         ends = [gpu["interval_j"] for gpu in self.report["gpus"]]
-        low_j, high_j = (sum(math.nan if one[i] is None else one[i] for one in ends) for i in (0, 1))
+        low_j, high_j = (sum(_joules(one[i]) for one in ends) for i in (0, 1))
         return low_j, high_j
 
     @property
@@ -78,7 +79,7 @@ class RankEnergy:
     def in_kernels(self) -> float:
         """Share of its energy while kernels ran; NaN where it is not known."""
         rows = self.report["kernels"]
-        idle_j = sum(row["energy_j"] or 0.0 for row in rows if row["kernels"] == [NO_KERNEL])
+        idle_j = sum(_joules(row["energy_j"]) for row in rows if row["kernels"] == [NO_KERNEL])
         return 1 - idle_j / self.energy_j if rows and self.energy_j > 0 else math.nan
 
 
@@ -88,7 +89,7 @@ class KernelOfRanks:
 
     Attributes:
         name: Its name.
-        by_rank_j: Its energy in each rank that ran it, J.
+        by_rank_j: Its energy in each rank that ran it, J; NaN where it is not known.
         time_s: Its time in all of them, s.
         calls: How often it ran in all of them.
     """
@@ -100,7 +101,7 @@ class KernelOfRanks:
 
     @property
     def energy_j(self) -> float:
-        """Its energy in all ranks, J."""
+        """Its energy in all ranks, J; NaN where that in one is not known."""
         return sum(self.by_rank_j.values())
 
 
@@ -155,7 +156,7 @@ class Job:
 
     @property
     def kernels(self) -> tuple[KernelOfRanks, ...]:
-        """What each kernel took, the largest first."""
+        """What each kernel took, the largest first, and those last of which it is not known."""
         by_name: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
         for one in self.counted:
             for name, row in _plain_rows(one.report["kernels"]):
@@ -164,10 +165,10 @@ class Job:
         for name, rows in by_name.items():
             by_rank_j: dict[int, float] = {}
             for number, row in rows:
-                by_rank_j[number] = by_rank_j.get(number, 0.0) + (row["energy_j"] or 0.0)
+                by_rank_j[number] = by_rank_j.get(number, 0.0) + _joules(row["energy_j"])
             time_s, calls = (sum(row[what] for _, row in rows) for what in ("time_s", "calls"))
             found.append(KernelOfRanks(name, by_rank_j, time_s, calls))
-        return tuple(sorted(found, key=lambda one: -one.energy_j))
+        return tuple(sorted(found, key=lambda one: (math.isnan(one.energy_j), -one.energy_j)))
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -187,18 +188,27 @@ class Job:
                 f"{_numbers(shared)} read GPUs that another rank read as well: each GPU counts once, and the"
                 " kernels of both are in its energy"
             )
-        middle_j = self.middle_j
         unlike = [
-            f"rank {one.rank.number} took {one.energy_j / middle_j - 1:+.1%} beside the middle"
+            f"rank {one.rank.number} took {self.beside_middle(one):+.1%} beside the middle"
             for one in self.counted
-            if len(self.counted) > 2 and abs(one.energy_j / middle_j - 1) > _UNLIKE
+            if len(self.counted) > 2 and abs(self.beside_middle(one)) > _UNLIKE
         ]
         return (*said, *unlike)
 
     @property
     def middle_j(self) -> float:
-        """Energy of the rank in the middle, J."""
-        return median(one.energy_j for one in self.counted)
+        """Energy of the rank in the middle, J; NaN where that of none is known."""
+        known_j = [one.energy_j for one in self.counted if math.isfinite(one.energy_j)]
+        return median(known_j) if known_j else math.nan
+
+    def beside_middle(self, one: RankEnergy) -> float:
+        """How much more a rank took than the one in the middle, a fraction; NaN where it is not known."""
+        return _part(one.energy_j, self.middle_j) - 1
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether a number is none of a GPU."""
+        return any(one.report["simulated"] for one in self.ranks)
 
 
 def load_job(folder: Path) -> Job | None:
@@ -231,14 +241,27 @@ def _load_rank(path: Path) -> RankEnergy | None:
         raise InputError(
             f"{path} is no rank of a job: name a folder of `ptxbench run --out` under a launcher"
         )
-    if is_whole:
-        report = read_energy(path / _REPORT)
-    else:
-        try:
-            report = program_document(energy_of(load_unfinished(path)))
-        except InputError:
-            return None
-    return RankEnergy(rank, tuple(board.uuid for board in manifest.part.boards), report, is_whole)
+    if path.name != rank.folder:
+        raise InputError(f"{path} holds rank {rank.number}: give the folder its name {rank.folder} again")
+    try:
+        report = _report(path, is_whole=is_whole)
+    except InputError:
+        if is_whole:
+            raise
+        return None
+    found = RankEnergy(rank, tuple(board.uuid for board in manifest.part.boards), report, is_whole)
+    try:
+        document(Job((found,), ()))
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path / _REPORT} is no energy.json of `ptxbench run --out`") from error
+    return found
+
+
+def _report(path: Path, *, is_whole: bool) -> dict[str, Any]:
+    """Return the report of a rank, worked out where a ptxbench that was killed did not write it."""
+    if is_whole and (path / _REPORT).exists():
+        return read_energy(path / _REPORT)
+    return program_document(energy_of(load(path) if is_whole else load_unfinished(path)))
 
 
 def document(job: Job) -> dict[str, Any]:
@@ -257,6 +280,7 @@ def document(job: Job) -> dict[str, Any]:
             }
             for one in job.ranks
         ],
+        "simulated": job.is_simulated,
         "size": job.ranks[0].rank.size,
         "launcher": job.ranks[0].rank.launcher,
         "missing": list(job.missing),
@@ -267,8 +291,8 @@ def document(job: Job) -> dict[str, Any]:
         "kernels": [
             {
                 "kernel": one.name,
-                "energy_j": one.energy_j,
-                "by_rank_j": {str(number): each_j for number, each_j in one.by_rank_j.items()},
+                "energy_j": finite(one.energy_j),
+                "by_rank_j": {str(number): finite(each_j) for number, each_j in one.by_rank_j.items()},
                 "time_s": one.time_s,
                 "calls": one.calls,
             }
@@ -287,13 +311,13 @@ def lines(job: Job, most: int = 25, width: int | None = None) -> list[str]:
         width: Columns of the terminal, None where there is none.
     """
     first, hosts = job.ranks[0].rank, {one.rank.host for one in job.ranks}
-    low_j, high_j = job.interval_j
     gpus = sum(len(one.uuids) for one in job.counted)
-    said = [
+    said = ["SIMULATED: these numbers are no measurements"] if job.is_simulated else []
+    said.append(
         f"{first.size} ranks by {first.launcher} on {_many(len(hosts), 'host')}, {_many(gpus, 'GPU')}:"
-        f" {job.energy_j:,.5g} J (95%: {low_j:,.5g} to {high_j:,.5g}) in {job.time_s:.4g} s"
-    ]
-    for unit, n in job.units.items():
+        f" {energy_text(job.energy_j, job.interval_j, job.time_s, digits=5)}"
+    )
+    for unit, n in job.units.items() if math.isfinite(job.energy_j) else ():
         said.append(
             f"{job.energy_j / n:.4g} J per {unit} ({n:,.6g} of them, which all ranks counted together)"
         )
@@ -305,7 +329,7 @@ def lines(job: Job, most: int = 25, width: int | None = None) -> list[str]:
         said += ["", *render_table(_KERNEL_HEAD, cells, width).split("\n")]
         left = len(kernels) - most
         said += [f"and {left} kernels more (`ptxbench report FOLDER --json` has all)"] if left > 0 else []
-    return [*said, *job.remarks]
+    return [printable(line) for line in (*said, *job.remarks)]
 
 
 def _rank_cells(one: RankEnergy, job: Job) -> tuple[str, ...]:
@@ -313,12 +337,12 @@ def _rank_cells(one: RankEnergy, job: Job) -> tuple[str, ...]:
     return (
         str(one.rank.number),
         one.rank.host,
-        f"{one.energy_j:.4g}",
-        f"{low_j:.4g} to {high_j:.4g}",
-        f"{one.energy_j / one.time_s:.1f}" if one.time_s > 0 else "",
+        _shown(one.energy_j, ".4g"),
+        f"{low_j:.4g} to {high_j:.4g}" if math.isfinite(high_j - low_j) else "",
+        _shown(_part(one.energy_j, one.time_s), ".1f"),
         f"{one.time_s:.4g}",
-        "" if math.isnan(one.in_kernels) else f"{one.in_kernels:.1%}",
-        f"{one.energy_j / job.middle_j - 1:+.1%}",
+        _shown(one.in_kernels, ".1%"),
+        _shown(job.beside_middle(one), "+.1%"),
         ", ".join(gpu["gpu"] for gpu in one.report["gpus"]),
     )
 
@@ -326,9 +350,9 @@ def _rank_cells(one: RankEnergy, job: Job) -> tuple[str, ...]:
 def _kernel_cells(one: KernelOfRanks, job: Job) -> tuple[str, ...]:
     least_j, most_j = min(one.by_rank_j.values()), max(one.by_rank_j.values())
     return (
-        f"{one.energy_j:.4g}",
-        f"{one.energy_j / job.energy_j:.1%}",
-        f"{least_j:.4g} to {most_j:.4g}",
+        _shown(one.energy_j, ".4g"),
+        _shown(_part(one.energy_j, job.energy_j), ".1%"),
+        f"{least_j:.4g} to {most_j:.4g}" if math.isfinite(one.energy_j) else "",
         f"{one.time_s:.4g}",
         str(one.calls),
         str(len(one.by_rank_j)),
@@ -343,6 +367,21 @@ def _plain_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Mappin
             yield member["kernel"], member
         if not row["members"]:
             yield " | ".join(row["kernels"]), row
+
+
+def _joules(value: float | None) -> float:
+    """Return an energy of a report, J; NaN where it is not known."""
+    return math.nan if value is None else float(value)
+
+
+def _part(one: float, whole: float) -> float:
+    """Return one number by another, NaN where that is none above 0."""
+    return one / whole if whole > 0 else math.nan
+
+
+def _shown(value: float, form: str) -> str:
+    """Return a number as text, "" where it is not known."""
+    return f"{value:{form}}" if math.isfinite(value) else ""
 
 
 def _numbers(ranks: Sequence[int]) -> str:

@@ -169,6 +169,7 @@ def _report_job(options: _Options, form: str) -> bool:
     from ptxbench.attribute.job import document, lines, load_job
     from ptxbench.core.errors import InputError
     from ptxbench.report.text_table import output_width
+    from ptxbench.storage.location import require_outside
 
     (run,) = options.runs
     job = load_job(run)
@@ -176,6 +177,7 @@ def _report_job(options: _Options, form: str) -> bool:
         return False
     if form not in ("text", "json") or options.plot is not None or options.flame is not None:
         raise InputError(f"{run} is a job of several ranks: it is text or --json")
+    require_outside(run, options.out)
     width = output_width() if options.out is None else None
     whole = json.dumps(document(job), indent=1) if form == "json" else "\n".join(lines(job, width=width))
     _give(whole, form, options.out)

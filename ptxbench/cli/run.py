@@ -136,11 +136,12 @@ def command(options: _Options) -> int:
     profiles = program_profiles(recorded, program)
     # What was measured is shown, whatever cannot be written.
     _show(recorded, program, profiles, options)
-    for problem in (failed, refused):
-        if problem is not None:
-            raise problem
+    if failed is not None:
+        raise failed
     if out is not None:
         _keep(program, profiles, out)
+    if refused is not None:
+        raise refused
     _write(recorded, program, profiles, expected, options)
     exit_code = program.exit_code if options.kept is None else 0
     return exit_code or _compare(program, options.baseline, options.limit)

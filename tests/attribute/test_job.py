@@ -1,6 +1,7 @@
 """Jobs of several ranks: which rank a process is, whose GPU it measures, and what all ranks took."""
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from fakes.nvml import FakeDevice, use_nvml
 
 from ptxbench.api.board import open_boards
 from ptxbench.attribute import child, program
-from ptxbench.attribute.job import load_job
+from ptxbench.attribute.job import lines, load_job
 from ptxbench.attribute.rank import Rank, own_gpus, rank_of
 from ptxbench.attribute.recorded import RUN, ProgramManifest
 from ptxbench.cli.main import run
@@ -122,7 +123,9 @@ def test_the_report_sums_and_compares_the_ranks(job, capfd):
     assert found["units"]["token"] == {"count": 30, "energy_j": pytest.approx(found["energy_j"] / 30)}
     assert run(["report", str(folder)]) == 0
     said = capfd.readouterr().out
-    assert said.startswith("4 ranks by torchrun on 1 host, 3 GPUs: ")
+    first, second = said.splitlines()[:2]
+    assert first == "SIMULATED: these numbers are no measurements"
+    assert second.startswith("4 ranks by torchrun on 1 host, 3 GPUs: ")
     assert "rank 3 wrote nothing: what they took is not in the sum" in said
     assert "rank 1 failed" in said
     assert "rank 2 took +" in said
@@ -177,3 +180,73 @@ def test_ranks_of_two_jobs_are_not_summed(job, tmp_path, capfd):
     path.write_text(path.read_text().replace('"size": 4', '"size": 2'))
     assert run(["report", str(tmp_path)]) == 2
     assert "ranks of jobs of 2 and 4 ranks" in capfd.readouterr().err
+
+
+@pytest.fixture
+def copied(job, tmp_path):
+    """A copy of the job, whose files may be changed."""
+    return shutil.copytree(job[0], tmp_path / "job")
+
+
+def change(path, **more):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+
+
+UNKNOWN = {"gpu": "g", "interval_j": [None, None], "energy_j": None, "time_s": 1.0, "calls": 2, "members": []}
+
+
+def test_what_is_not_known_is_no_number(copied, capfd):
+    rows = [{**UNKNOWN, "kernels": ["gemm"]}, {**UNKNOWN, "kernels": ["(no kernel)"]}]
+    change(copied / "rank-0" / "energy.json", energy_j=None, kernels=rows)
+    change(copied / "rank-1" / "energy.json", kernels=rows)
+    change(copied / "rank-2" / "energy.json", energy_j=0.0)
+    assert run(["report", str(copied)]) == 0
+    said = capfd.readouterr().out
+    assert "energy not known" in said
+    assert "nan" not in said
+    assert run(["report", str(copied), "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["energy_j"] is None
+    assert found["kernels"][0]["by_rank_j"] == {"0": None, "1": None}
+    assert found["ranks"][1]["in_kernels"] is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"time_s": "x"},
+        {"units": [1]},
+        {"units": {"token": {"count": 0}}},
+        {"kernels": [{**UNKNOWN, "kernels": ["k"], "members": None}]},
+    ],
+)
+def test_a_damaged_report_of_a_rank_is_a_line(copied, more, capfd):
+    change(copied / "rank-1" / "energy.json", **more)
+    assert run(["report", str(copied)]) == 2
+    assert "rank-1/energy.json is no energy.json of `ptxbench run --out`" in capfd.readouterr().err
+
+
+def test_a_rank_whose_report_was_not_written_is_worked_out(job, copied):
+    (copied / "rank-0" / "energy.json").unlink()
+    assert load_job(copied).energy_j == pytest.approx(load_job(job[0]).energy_j)
+
+
+def test_a_rank_below_another_name_is_refused(copied, capfd):
+    shutil.copytree(copied / "rank-0", copied / "rank-3")
+    assert run(["report", str(copied)]) == 2
+    assert "rank-3 holds rank 0" in capfd.readouterr().err
+
+
+def test_names_from_a_report_are_harmless(copied):
+    change(copied / "rank-0" / "energy.json", units={"\x1b[2Jtoken": {"count": 1}})
+    said = lines(load_job(copied))
+    assert any("\ufffd[2Jtoken" in line for line in said)
+    assert all(line.isprintable() for line in said)
+
+
+def test_a_report_overwrites_nothing_of_its_ranks(copied, capfd):
+    file = copied / "rank-0" / "energy.json"
+    before = file.read_bytes()
+    assert run(["report", str(copied), "--out", str(file)]) == 2
+    assert str(file) in capfd.readouterr().err
+    assert file.read_bytes() == before

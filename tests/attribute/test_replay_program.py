@@ -234,6 +234,18 @@ def test_the_command_takes_an_earlier_replay(whole, tmp_path, capfd):
     assert "nothing was launched again in" in capfd.readouterr().err
 
 
+def test_a_run_keeps_its_report_where_a_replay_is_refused(whole, tmp_path, monkeypatch, capfd):
+    def refuse(*_):
+        raise InputError("`replayed` is of another GPU")
+
+    (tmp_path / "kept").mkdir()
+    keep(whole[0], tmp_path / "kept")
+    monkeypatch.setattr("ptxbench.attribute.expected.replayed_powers", refuse)
+    assert run(["run", "--from", str(tmp_path / "kept"), "--out", str(tmp_path / "out")]) == 2
+    assert "is of another GPU" in capfd.readouterr().err
+    assert json.loads((tmp_path / "out" / "energy.json").read_text())["gpus"]
+
+
 def test_a_replay_of_another_gpu_is_refused(whole, replayed):
     recorded, _, _ = whole
     profiles = [replace(one, gpu="NVIDIA A100") for one in replayed[1]]

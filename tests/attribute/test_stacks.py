@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from ptxbench.attribute.launches import Launches, LaunchLog
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.ranges import RangeKind, Ranges
 from ptxbench.attribute.replay.profile import profile_of
-from ptxbench.attribute.replay.replayed import ProfileFolder
+from ptxbench.attribute.replay.replayed import STEP_FILE, ProfileFolder
 from ptxbench.attribute.replay.shown import document
 from ptxbench.attribute.stack_formats import FORMATS, collapsed, format_of, hatchet, pprof, speedscope
 from ptxbench.attribute.stacks import (
@@ -251,6 +252,14 @@ def test_modules_are_frames_around_their_launches(decode):
     assert [one["modules"] for one in rows if one["type"] == "kernel"] == [
         {"Llama.layers.0": 1, "": row.calls - 1}
     ]
+
+
+def test_modules_of_too_few_launches_are_damage(tmp_path):
+    run = shutil.copytree(PROFILES / "decode", tmp_path / "run")
+    step = json.loads((run / STEP_FILE).read_text())
+    (run / STEP_FILE).write_text(json.dumps({**step, "modules": ["Llama"]}))
+    with pytest.raises(InputError, match=rf"{STEP_FILE}: modules has 1 of \d+ launches"):
+        ProfileFolder.open(run)
 
 
 @pytest.mark.parametrize(

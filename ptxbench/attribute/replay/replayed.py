@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ptxbench.attribute.replay.kinds import Kind
 from ptxbench.core.clock import Clock
+from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage.document import read_document, write_document
@@ -137,7 +138,13 @@ class ProfileFolder:
             InputError: The folder holds none, or a file of it does not fit.
         """
         recordings = RecordingFolder.open(path, PROFILE)
-        return cls(recordings, read_document(path / STEP_FILE, ReplayedStep, ""))
+        step = read_document(path / STEP_FILE, ReplayedStep, "")
+        launches = 1 + max((number for kind in step.kinds for number in kind.instances), default=-1)
+        if step.modules and len(step.modules) < launches:
+            raise InputError(
+                f"{path / STEP_FILE}: modules has {len(step.modules)} of {launches} launches: it is damaged"
+            )
+        return cls(recordings, step)
 
     def keep(self, step: ReplayedStep) -> None:
         """Write down what ran so far.
