@@ -23,7 +23,7 @@ from textwrap import fill
 
 import numpy as np
 import numpy.typing as npt
-from page_blocks import with_block
+from page_blocks import write_blocks
 from spread_code import Profiled, fit_time, profiled, ratios
 from transfer_model import Transferred, machine_of, transfer
 
@@ -41,7 +41,6 @@ from ptxbench.model.terms import FILE, MOSTLY_DYNAMIC, CodeSpread, Terms, write_
 from ptxbench.model.validate import fit_kernels, judge_terms, validate_model
 from ptxbench.model.validation_file import Purpose
 from ptxbench.model.validation_table import ValidatedKernel, mean_absolute_error_pct, write_validated
-from ptxbench.storage.atomic import write_text
 from ptxbench.storage.shipped import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,12 +102,8 @@ def main() -> int:
         for gpu in arguments.gpus or RUNS:
             fit(gpu)
     judged = [judge(gpu) for gpu in RUNS]
-    found = blocks(judged)
-    page = PAGE.read_text(encoding="utf-8")
-    for name, block in found.items():
-        page = with_block(page, name, block)
-    write_text(PAGE, page)
-    write_text(README, with_block(README.read_text(encoding="utf-8"), "estimate", summary(judged)))
+    write_blocks(PAGE, blocks(judged))
+    write_blocks(README, {"estimate": summary(judged)})
     return 0
 
 

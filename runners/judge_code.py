@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from fit_model import PAGE, ROOT, RUNS
 from fit_model import table as markdown_table
-from page_blocks import with_block
+from page_blocks import write_blocks
 from spread_code import Profiled, profiled
 from suite_split import CODE, SuiteKernel, read_split, source_of
 
@@ -41,7 +41,6 @@ from ptxbench.model.control_flow import find_loops
 from ptxbench.model.estimate import Machine, estimate
 from ptxbench.model.validate import conditions_of, measured_kernels, session_static
 from ptxbench.model.validation_file import Purpose, read_session
-from ptxbench.storage.atomic import write_text
 from ptxbench.storage.shipped import SHIPPED
 
 _TILE = 1024
@@ -194,7 +193,7 @@ def _write_alone() -> None:
         head += [f"{gpu.upper()}, measured J", "estimated J", "off by", "95%", "time off by"]
     block = markdown_table(head, [*rows, means])
     print(block)
-    write_text(PAGE, with_block(PAGE.read_text(encoding="utf-8"), "operators", block))
+    write_blocks(PAGE, {"operators": block})
 
 
 def cubin_of(folder: Path, one: SuiteKernel, target: str) -> Path:

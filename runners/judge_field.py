@@ -16,13 +16,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from textwrap import fill
 
 import numpy as np
 from fit_model import COUNTED, PAGE, README, RESULTS, table
 from judge_code import cubin_of
-from page_blocks import with_block
+from page_blocks import write_blocks
 from suite_split import FIELD, read_split
 from transfer_model import Transferred, transfer
 
@@ -30,12 +31,11 @@ from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.code_work import read_kernel, static_work
-from ptxbench.model.kept_nulls import Form, null_machine
+from ptxbench.model.kept_nulls import Form, null_machines
 from ptxbench.model.null_models import drawn_by_family
 from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes
 from ptxbench.model.validation_file import MEASURED
 from ptxbench.model.work import KernelWork
-from ptxbench.storage.atomic import write_text
 from ptxbench.storage.shipped import SHIPPED
 
 # Those whose results are there: on an H200 the suite has not been measured yet.
@@ -83,7 +83,7 @@ class Judged:
 
     def of_bound(self, model: str, bound: str | None) -> list[Transferred]:
         """Return the cases of a model that one thing bounds; None: all."""
-        return [one for one in self.models[model] if bound in (None, _bound_of(one.case))]
+        return [one for one in self.models[model] if bound in (None, _bounds()[one.case])]
 
 
 def works_by_code(atlas: Atlas) -> dict[str, KernelWork]:
@@ -106,12 +106,8 @@ def judge(gpu: str) -> Judged:
         InputError: The suite was not measured on this GPU.
     """
     atlas, session = open_atlas(gpu), RESULTS / SHIPPED[gpu].name / FIELD
-    machines = {THE_TABLE: atlas.machine}
-    for null in atlas.nulls.nulls:
-        if null.terms is not None:
-            machines[_SHOWN.get(null.form, str(null.form))] = null_machine(
-                null, atlas.opcode_energies, atlas.machine
-            )
+    nulls = null_machines(atlas.nulls, atlas.opcode_energies, atlas.machine)
+    machines = {THE_TABLE: atlas.machine, **{_SHOWN.get(form, str(form)): one for form, one in nulls.items()}}
     works = works_by_code(atlas)
     return Judged(
         gpu, {name: transfer(session, COUNTED / FIELD, one, works) for name, one in machines.items()}
@@ -121,11 +117,8 @@ def judge(gpu: str) -> Judged:
 def main() -> int:
     """Judge and write."""
     judged = [judge(gpu) for gpu in GPUS]
-    page = PAGE.read_text(encoding="utf-8")
-    for name, block in blocks(judged).items():
-        page = with_block(page, name, block)
-    write_text(PAGE, page)
-    write_text(README, with_block(README.read_text(encoding="utf-8"), FIELD, summary(judged)))
+    write_blocks(PAGE, blocks(judged))
+    write_blocks(README, {FIELD: summary(judged)})
     return 0
 
 
@@ -174,7 +167,7 @@ def _models(one: Judged) -> str:
 def _families(judged: Sequence[Judged]) -> str:
     rows = []
     for kernel in dict.fromkeys(case.case for case in judged[0].models[THE_TABLE]):
-        cells = [_bound_of(kernel)]
+        cells = [_bounds()[kernel]]
         for one in judged:
             own = [case for case in one.models[THE_TABLE] if case.case == kernel]
             cells.append(", ".join(f"{case.operands} {case.error_pct:+.0f}" for case in own))
@@ -208,8 +201,10 @@ def _absolute(cases: Sequence[Transferred]) -> np.ndarray:
     return np.abs([case.error_pct for case in cases])
 
 
-def _bound_of(case: str) -> str:
-    return next(one.bound for one in read_split(FIELD) if one.case == case)
+@cache
+def _bounds() -> Mapping[str, str]:
+    """Return what is thought to bound each case."""
+    return {one.case: one.bound for one in read_split(FIELD)}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from ptxbench.core.errors import InputError
+from ptxbench.storage.atomic import write_text
 
 
 def with_block(page: str, name: str, block: str) -> str:
@@ -24,3 +28,19 @@ def with_block(page: str, name: str, block: str) -> str:
             "put them round the table"
         )
     return before + begin + block + end + after
+
+
+def write_blocks(path: Path, blocks: Mapping[str, str]) -> None:
+    """Write blocks into a page, each between its two marks, in one go.
+
+    Args:
+        path: Its file.
+        blocks: What shall stand there, whole lines, by the names of the marks.
+
+    Raises:
+        InputError: The page has no such marks, or cannot be written.
+    """
+    page = path.read_text(encoding="utf-8")
+    for name, block in blocks.items():
+        page = with_block(page, name, block)
+    write_text(path, page)

@@ -22,7 +22,7 @@ from itertools import product
 from pathlib import Path
 from unittest.mock import patch
 
-from page_blocks import with_block
+from page_blocks import write_blocks
 
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.starters import STARTERS
@@ -37,7 +37,6 @@ from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.report.cost import Cost, costs_text, find_costs
 from ptxbench.report.plot import plot_energies
 from ptxbench.report.summary import summary_table
-from ptxbench.storage.atomic import write_text
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
 from ptxbench.storage.shipped import SHIPPED
@@ -90,8 +89,7 @@ def main() -> int:
     rows, info = readme_rows(RESULTS)
     if arguments.write:
         for (page, name), text in pages(rows).items():
-            path = ROOT / page
-            write_text(path, with_block(path.read_text(encoding="utf-8"), name, text))
+            write_blocks(ROOT / page, {name: text})
     else:
         print(starter_table(rows), end="\n")
         print(tensor_table(), end="")

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from fit_model import ROOT, table
-from page_blocks import with_block
+from page_blocks import write_blocks
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.estimate import Machine
-from ptxbench.model.kept_nulls import Form, null_machine
-from ptxbench.storage.atomic import write_text
+from ptxbench.model.kept_nulls import Form, null_machines
 from ptxbench.storage.shipped import SHIPPED
 from ptxbench.tune.evaluate import choices, estimated_again, quality, rank_of, ranking
 from ptxbench.tune.folder import TuningFolder
@@ -81,10 +80,9 @@ def read_search(name: str) -> Search:
     gpu, part = folder.manifest.gpu, folder.manifest.part
     of_gpu = next(one for one in SHIPPED if one.upper() in gpu.name)
     atlas = open_atlas(of_gpu)
-    machines: dict[str, Machine] = {THE_TABLE: atlas.machine}
-    for null in atlas.nulls.nulls:
-        if null.form in _MODELS:
-            machines[_MODELS[null.form]] = null_machine(null, atlas.opcode_energies, atlas.machine)
+    nulls = null_machines(atlas.nulls, atlas.opcode_energies, atlas.machine)
+    less = {_MODELS[form]: machine for form, machine in nulls.items() if form in _MODELS}
+    machines: dict[str, Machine] = {THE_TABLE: atlas.machine, **less}
     held, _ = folder.believed()
     pattern, full_mhz = part.options.pattern, gpu.max_sm_clock_mhz
     return Search(
@@ -99,10 +97,7 @@ def read_search(name: str) -> Search:
 def main() -> int:
     """Work out and write."""
     searches = {name: read_search(name) for name in SEARCHES}
-    page = PAGE.read_text(encoding="utf-8")
-    for name, block in blocks(searches).items():
-        page = with_block(page, name, block)
-    write_text(PAGE, page)
+    write_blocks(PAGE, blocks(searches))
     return 0
 
 

@@ -309,7 +309,9 @@ def _ran(words: Any, out: Path) -> tuple[float, subprocess.CompletedProcess[str]
         said = (error.stderr or b"").decode(errors="replace")
         ended = subprocess.CompletedProcess(words, -1, "", f"{said}\nended after {TIMEOUT_S} s")
     taken_s = time.monotonic() - begun_s
-    _say(out, f"$ {' '.join(words)}\nexit {ended.returncode}, {taken_s:.2f} s\n{ended.stdout}{ended.stderr}")
+    # The log names no folder of the machine.
+    shown = " ".join(Path(word).name if Path(word).is_absolute() else word for word in words)
+    _say(out, f"$ {shown}\nexit {ended.returncode}, {taken_s:.2f} s\n{ended.stdout}{ended.stderr}")
     return taken_s, ended
 
 

@@ -31,7 +31,7 @@ from ptxbench.model.estimate import Machine, estimate
 from ptxbench.model.fit_time import TimedKernel, level_rates, slack, tensor_rates
 from ptxbench.model.inputs import launches_time_s
 from ptxbench.model.kept_nulls import FILE as NULLS
-from ptxbench.model.kept_nulls import null_machine
+from ptxbench.model.kept_nulls import null_machines
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, work_of
 from ptxbench.model.terms import FILE, CodeSpread, TimeTerms, read_terms, write_terms
 from ptxbench.model.throughput import moved_time_s
@@ -198,15 +198,12 @@ def _print_nulls(judged: Mapping[Path, Sequence[Profiled]], table: Atlas, run: P
     if not (run / NULLS).exists():
         return
     print("\nmean error of models that know less, by modelled time, counted bytes, global memory:")
-    for null in table.nulls.nulls:
-        if null.terms is None:
-            continue
-        machine = null_machine(null, table.opcode_energies, table.machine)
+    for form, machine in null_machines(table.nulls, table.opcode_energies, table.machine).items():
         for folder, kernels in judged.items():
             found = ratios(kernels, table, machine)
             by_inputs = {inputs: [r for r in found if r.inputs == inputs] for inputs in _inputs(found)}
             shown = ", ".join(f"{inputs} {_error_pct(own):.0f}%" for inputs, own in by_inputs.items())
-            print(f"  {null.form}, {folder}: {shown}")
+            print(f"  {form}, {folder}: {shown}")
 
 
 def _inputs(found: Sequence[CodeRatio]) -> list[tuple[bool, bool, bool]]:

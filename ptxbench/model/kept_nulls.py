@@ -126,28 +126,36 @@ def null_answers(
         activity_by: How much the operands toggle, by the terms of a model.
     """
     measured, machine = table
+    machines = null_machines(nulls, measured, machine)
     answers = [NullAnswer("the table", found.energy_j, nulls.table)]
     for null in nulls.nulls:
-        if null.terms is None:
+        own = machines.get(null.form)
+        if own is None:
             energy_j = _power_w(null, found, kind, machine.limit_w) * found.time_s
         else:
-            own = null_machine(null, measured, machine)
-            at = replace(conditions, activity=activity_by(null.terms), activity_range=None)
+            at = replace(conditions, activity=activity_by(own.terms), activity_range=None)
             energy_j = estimate(work, own, at).energy_j
         answers.append(NullAnswer(_name(null), energy_j, null.errors))
     return tuple(answers)
 
 
-def null_machine(null: KeptNull, measured: OpcodeEnergies, machine: Machine) -> Machine:
-    """Return the GPU as a null model sees it, which has terms.
+def null_machines(nulls: KeptNulls, measured: OpcodeEnergies, machine: Machine) -> dict[Form, Machine]:
+    """Return the GPU as each null model sees it that has terms, by its form.
 
     Args:
-        null: The null model.
+        nulls: The null models.
         measured: The table's energies of opcodes as they were measured.
         machine: The GPU by the table.
     """
-    terms = null.terms or machine.terms
-    return replace(machine, opcode_energies=_energies(null, measured).drawn(terms.opcode_share), terms=terms)
+    return {
+        null.form: replace(
+            machine,
+            opcode_energies=_energies(null, measured).drawn(null.terms.opcode_share),
+            terms=null.terms,
+        )
+        for null in nulls.nulls
+        if null.terms is not None
+    }
 
 
 def _name(null: KeptNull) -> str:
