@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ptxbench.core.errors import InputError
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -33,13 +31,6 @@ def test_the_page_has_what_the_terms_come_to(module, judged):
 
 def test_the_readme_says_how_far_off_whole_kernels_are(module, judged):
     assert module.summary(judged) in (ROOT / "README.md").read_text()
-
-
-def test_a_block_stands_between_its_marks(module):
-    page = "a\n<!-- x:begin -->\nold\n<!-- x:end -->\nb\n<!-- y:begin -->\n<!-- y:end -->\n"
-    assert module.with_block(page, "x", "1\\2\n") == page.replace("old", "1\\2")
-    with pytest.raises(InputError, match="no marks of 'z'"):
-        module.with_block(page, "z", "")
 
 
 def test_a_table_has_words_left_and_numbers_right(module):
