@@ -7,13 +7,16 @@ around, a call left out. It is made in a scratch copy, and the tests of the modu
 line must then fail. One that survives is either a missing test, or no change of what the code does.
 
 mutmut 3 first runs all tests in a copy of its own layout, and cosmic-ray has one test command for all
-modules. Here a mutant costs the tests of its line alone.
+modules. Here a mutant costs the tests of its line alone, in a process that has imported what they need of
+others.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
+import multiprocessing
 import os
 import queue
 import random
@@ -30,6 +33,7 @@ from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
 
+import pytest
 from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -176,6 +180,16 @@ class Copy:
     root: Path
     cache: Path
 
+    @property
+    def printed(self) -> Path:
+        """What the tests printed."""
+        return self.cache.with_name("printed.txt")
+
+    @property
+    def took(self) -> Path:
+        """How long each test of the last run took."""
+        return self.cache.with_name("took.json")
+
     @classmethod
     def into(cls, folder: Path) -> Copy:
         """Copy what git knows of, or would take; ptxas and nvdisasm need not run again for the same input."""
@@ -196,37 +210,57 @@ class Copy:
         (copy.cache / made.name).symlink_to(made)
         return copy
 
-    def run(self, arguments: Sequence[str], limit_s: float | None = None) -> tuple[int | None, str]:
-        """Run pytest here; return its exit code, None where it took too long, and what it printed."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(self.root), "XDG_CACHE_HOME": str(self.cache)}
-        with subprocess.Popen(
-            command,
-            cwd=self.root,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        ) as process:
-            try:
-                printed, _ = process.communicate(timeout=limit_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                return None, ""
-        return process.returncode, printed
+    def run(self, arguments: Sequence[str], limit_s: float | None = None) -> int | None:
+        """Run pytest here; return its exit code, None where it took too long."""
+        process = _FORKED.Process(target=_tested, args=(self, arguments))
+        process.start()
+        process.join(limit_s)
+        if process.is_alive():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.join()
+            return None
+        return process.exitcode
 
-    def survives(self, mutant: Mutant, files: Sequence[str], limit_s: float) -> bool:
-        """Tell whether the tests pass with a mutant; without any they do."""
-        if not files:
-            return True
+    def survives(self, mutant: Mutant, tests: Sequence[Sequence[str]], limit_s: float) -> bool:
+        """Tell whether each of some groups of tests passes with a mutant; without any they do."""
         path = self.root / mutant.module
         source = path.read_bytes()
         try:
             _write(path, mutant.applied_to(source))
-            return self.run(files, limit_s)[0] == 0
+            return all(self.run(group, limit_s) == 0 for group in tests if group)
         finally:
             _write(path, source)
+
+
+# Each run begins as a copy of a process that has imported what others wrote, and nothing of ptxbench.
+_FORKED = multiprocessing.get_context("forkserver")
+_OF_OTHERS = ["hypothesis", "numpy", "pyarrow.parquet", "rich.table", "scipy.stats", "scipy.optimize"]
+
+
+def _tested(copy: Copy, arguments: Sequence[str]) -> None:
+    """Run pytest in a copy, keep how long each test took, and end with pytest's exit code."""
+    os.setsid()
+    os.chdir(copy.root)
+    os.environ.update(PYTHONPATH=str(copy.root), XDG_CACHE_HOME=str(copy.cache))
+    sys.path.insert(0, str(copy.root))
+    for descriptor in (1, 2):
+        os.dup2(os.open(copy.printed, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
+    took = Took()
+    known = "-Wignore:Module already imported:pytest.PytestAssertRewriteWarning"
+    code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", known, *arguments], plugins=[took])
+    copy.took.write_text(json.dumps(took.by_test_s))
+    sys.exit(int(code))
+
+
+class Took:
+    """How long each test took, in seconds, with what it set up."""
+
+    def __init__(self) -> None:
+        self.by_test_s: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a part of a test."""
+        self.by_test_s[report.nodeid] += report.duration
 
 
 def _write(path: Path, source: bytes) -> None:
@@ -236,7 +270,7 @@ def _write(path: Path, source: bytes) -> None:
 
 
 class Tests:
-    """The tests of a package and the lines that each file of them runs."""
+    """The tests of a package, how long each takes, and the lines that it runs."""
 
     def __init__(self, copy: Copy, package: str) -> None:
         """Run them once, unchanged.
@@ -246,31 +280,33 @@ class Tests:
         """
         begin_s = time.monotonic()
         folder = Path(package).parent if package.endswith(".py") else package
-        code, printed = copy.run(
-            [_tests_of(package), f"--cov={folder}", "--cov-context=test", "--cov-report="]
-        )
+        code = copy.run([_tests_of(package), f"--cov={folder}", "--cov-context=test", "--cov-report="])
         if code != 0:
-            raise SystemExit(f"mutants: {_tests_of(package)} fails without any mutant:\n{printed[-2000:]}")
+            printed = copy.printed.read_text()[-2000:]
+            raise SystemExit(f"mutants: {_tests_of(package)} fails without any mutant:\n{printed}")
         self.limit_s = 60 + 3 * (time.monotonic() - begin_s)
+        self._took_s: dict[str, float] = json.loads(copy.took.read_text())
         # The next package's run would write over it.
         data = (copy.root / ".coverage").rename(copy.root / f".coverage-{package.replace('/', '-')}")
         self._data = CoverageData(str(data))
         self._data.read()
         self._root = copy.root
 
-    def of(self, mutant: Mutant) -> list[str]:
-        """Return the files that run a mutant's lines, the one of the module's name first.
+    def of(self, mutant: Mutant) -> tuple[list[str], list[str]]:
+        """Return the tests that run a mutant's lines, the fastest first, and the others of their files.
 
-        What is computed as the module is imported concerns all files that run any line of it.
+        A line may run once for several tests, as it sets up what they share: hence the others. What is
+        computed as the module is imported concerns all tests that run any line of it.
         """
         by_line = self._data.contexts_by_lineno(str(self._root / mutant.module))
         first, last = mutant.lines
         found = {context for line in range(first, last + 1) for context in by_line.get(line, ())}
         if "" in found:
             found = {context for contexts in by_line.values() for context in contexts}
-        files = {context.partition("::")[0] for context in found - {""}}
-        stem = Path(mutant.module).stem
-        return sorted(files, key=lambda file: (stem not in file, file))
+        tests = {context.rpartition("|")[0] for context in found - {""}}
+        files = {test.partition("::")[0] for test in tests}
+        others = [one for one in self._took_s if one not in tests and one.partition("::")[0] in files]
+        return sorted(tests, key=lambda test: (self._took_s[test], test)), others
 
 
 def _tests_of(package: str) -> str:
@@ -300,6 +336,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="which ones (default: 1)")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")
     arguments = parser.parse_args()
+    _FORKED.set_forkserver_preload(["__main__", *_OF_OTHERS])
     packages = {module: name for name, found in modules_of(arguments.modules).items() for module in found}
     sources = {module: (ROOT / module).read_bytes() for module in packages}
     every = [mutant for module, source in sources.items() for mutant in mutants_of(module, source)]
@@ -312,12 +349,12 @@ def main() -> int:
 
         def tried(mutant: Mutant, tests: Tests) -> bool:
             copy, begin_s = copies.get(), time.monotonic()
-            files = tests.of(mutant)
+            groups = tests.of(mutant)
             try:
-                survives = copy.survives(mutant, files, tests.limit_s)
+                survives = copy.survives(mutant, groups, tests.limit_s)
             finally:
                 copies.put(copy)
-            word = ("SURVIVED" if files else "UNTESTED") if survives else "killed"
+            word = ("SURVIVED" if groups[0] else "UNTESTED") if survives else "killed"
             took_s = time.monotonic() - begin_s
             print(f"{word:8} {took_s:4.0f} s  {mutant.shown(sources[mutant.module])}", flush=True)
             return survives
