@@ -29,6 +29,8 @@ _REPORT = "energy.json"
 # A rank that takes so much more or less than the one in the middle is named.
 _UNLIKE = 0.05
 _LONGEST_NAME = 60
+# Beyond the largest machines: a size above it is a damaged one.
+_MOST_RANKS = 1_000_000
 _RANK_HEAD = (
     Column("rank", Kind.NUMBER),
     Column("host"),
@@ -220,7 +222,7 @@ def load_job(folder: Path) -> Job | None:
     folders = rank_folders(folder)
     if not folders:
         return None
-    found = [one for path in folders.values() if (one := _load_rank(path)) is not None]
+    found = [one for path in folders if (one := _load_rank(path)) is not None]
     if not found:
         raise InputError(f"{folder}: no rank below it wrote what can be read")
     sizes = {one.rank.size for one in found}
@@ -241,6 +243,8 @@ def _load_rank(path: Path) -> RankEnergy | None:
         raise InputError(
             f"{path} is no rank of a job: name a folder of `ptxbench run --out` under a launcher"
         )
+    if not 0 <= rank.number < rank.size <= _MOST_RANKS:
+        raise InputError(f"{path}: rank {rank.number} of {rank.size} is none that a job has")
     if path.name != rank.folder:
         raise InputError(f"{path} holds rank {rank.number}: give the folder its name {rank.folder} again")
     try:

@@ -103,14 +103,14 @@ def own_gpus(rank: Rank, seen: Sequence[str]) -> list[str] | None:
     return [seen[rank.local % len(seen)]]
 
 
-def rank_folders(folder: Path) -> dict[int, Path]:
+def rank_folders(folder: Path) -> tuple[Path, ...]:
     """Return the folders of the ranks of a job, in their order; none where it is no folder of a job."""
-    found = {
-        int(path.name[len(_PREFIX) :]): path
+    found = (
+        (int(path.name[len(_PREFIX) :]), path)
         for path in folder.glob(f"{_PREFIX}*")
         if _NUMBER.fullmatch(path.name[len(_PREFIX) :]) and path.is_dir()
-    }
-    return dict(sorted(found.items()))
+    )
+    return tuple(path for _, path in sorted(found))
 
 
 def _number(text: str) -> int | None:

@@ -19,7 +19,7 @@ from ptxbench.api.board_readings import BoardReadings, compare_gated, gated
 from ptxbench.attribute.launches import GatheredLaunches, Index, Launches, LaunchLog, weighted_by_time
 from ptxbench.attribute.process_log import PIECE
 from ptxbench.attribute.ranges import RangeKind, join_ranges
-from ptxbench.attribute.rank import Rank
+from ptxbench.attribute.rank import Rank, rank_folders
 from ptxbench.attribute.replay.program_log import ProcessReplay
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
@@ -288,6 +288,11 @@ def load(folder: Path) -> RecordedProgram:
     """
     path = folder / RUN
     if not path.exists():
+        if rank_folders(folder):
+            raise InputError(
+                f"{folder} is a job of several ranks: `ptxbench report {folder}` sums them up; name one of"
+                " its folders for its run alone"
+            )
         raise InputError(f"{folder} is no run of a program (no {RUN}): name what `ptxbench run --out` wrote")
     manifest = read_manifest(path, ProgramManifest, Kind.PROGRAM)
     facts = manifest.part

@@ -138,7 +138,7 @@ class Machine:
     def _why_none(self, shown: _Counted) -> Iterator[str]:
         """Yield why no board is shown, if none is."""
         if not self.boards:
-            yield "NVML sees no GPU here; use `ptxbench table --gpu simulated`"
+            yield "NVML sees no GPU here; try `ptxbench table --gpu simulated`"
         elif shown.doubt:
             yield f"{_VISIBLE} is {self._text!r}, and {shown.doubt}"
         elif not shown.boards:

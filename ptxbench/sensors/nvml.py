@@ -43,8 +43,8 @@ _PARTITIONED = (
 # What to do, by nvmlReturn_t.
 _CURES = {
     4: "run as a user who may open /dev/nvidia*",
-    9: "load the NVIDIA driver (`nvidia-smi` must work), or use `gpu` simulated",
-    12: "install the NVIDIA driver, which brings libnvidia-ml.so.1, or use `gpu` simulated",
+    9: "load the NVIDIA driver (`nvidia-smi` must work), or try `ptxbench table --gpu simulated`",
+    12: "install the NVIDIA driver, which brings libnvidia-ml.so.1, or try `ptxbench table --gpu simulated`",
     15: "reset the GPU or restart the machine",
     16: "reset the GPU or restart the machine",
     18: "the driver was updated while it was loaded: restart the machine",

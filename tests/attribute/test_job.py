@@ -231,10 +231,23 @@ def test_a_rank_whose_report_was_not_written_is_worked_out(job, copied):
     assert load_job(copied).energy_j == pytest.approx(load_job(job[0]).energy_j)
 
 
-def test_a_rank_below_another_name_is_refused(copied, capfd):
-    shutil.copytree(copied / "rank-0", copied / "rank-3")
+@pytest.mark.parametrize("name", ["rank-3", "rank-00"])
+def test_a_rank_below_another_name_is_refused(copied, capfd, name):
+    shutil.copytree(copied / "rank-0", copied / name)
     assert run(["report", str(copied)]) == 2
-    assert "rank-3 holds rank 0" in capfd.readouterr().err
+    assert f"{name} holds rank 0" in capfd.readouterr().err
+
+
+def test_a_size_that_no_job_has_is_a_line(copied, capfd):
+    path = copied / "rank-1" / RUN
+    path.write_text(path.read_text().replace('"size": 4', '"size": 400000000000'))
+    assert run(["report", str(copied)]) == 2
+    assert "rank-1: rank 1 of 400000000000 is none that a job has" in capfd.readouterr().err
+
+
+def test_a_job_is_no_run_and_what_sums_it_up_is_named(copied, capfd):
+    assert run(["run", "--from", str(copied)]) == 2
+    assert f"`ptxbench report {copied}` sums them up" in capfd.readouterr().err
 
 
 def test_names_from_a_report_are_harmless(copied):
