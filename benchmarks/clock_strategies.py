@@ -20,13 +20,13 @@ from ptxbench.devices.simulated.load import find_profile
 from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.load import prepare_load
 from ptxbench.model.clocks.ridge import fit_ridge
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.clocks.strategies import Comparison, compare
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
+from ptxbench.tune.variant_runner import TrialOptions
 
 PROFILE = "h200-clocks"
 _WARM_UP_S = 100.0
@@ -142,7 +142,7 @@ def sweep(case: Case, folder: Path, clocks: int, limits: int) -> TuningFolder:
         tuning = Tuning(
             spec,
             Goal(Objective.ENERGY),
-            BenchOptions(window_s=0.3),
+            TrialOptions(window_s=0.3),
             strategy="random",
             budget=100_000,
             axes=axes,

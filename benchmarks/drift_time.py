@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.analysis.hmm import WRONG_SHARE, LevelPrior, smooth
-from ptxbench.analysis.loop_energy import Common, shared_by
+from ptxbench.analysis.loop_energy import RunCalibration, shared_by
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.storage.run_folder import RunFolder
 
@@ -32,7 +32,7 @@ def main() -> int:
     path = parser.parse_args().run
     with RunFolder.open(path) as run:
         records, gpu = run.records(), run.manifest.gpu
-    found: list[Common] = []
+    found: list[RunCalibration] = []
     whole_s = cpu_s(lambda: found.append(shared_by(records, gpu)))
     trials = len(found[0].drift.level)
     print(f"{path.name}: {len(records)} trials, {trials} of them with a drift level")

@@ -33,11 +33,11 @@ from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.tune.analysis import analyse
-from ptxbench.tune.bench import short_timing_s
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.variant import Problem, Variant
+from ptxbench.tune.variant_runner import short_timing_s
 
 KEPT = Path(__file__).parents[1] / "results" / "nvidia-h100" / "tunings" / "gemm-f16-sizes" / "08192"
 _WINDOWS_S = (0.4, 5.0)

@@ -26,13 +26,13 @@ from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.tune.analysis import Analysis, analyse
-from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
 from ptxbench.tune.outcome import Settled
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem, Variant
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 KEPT = Path(__file__).parents[1] / "results" / "nvidia-h100" / "tunings"
 _NEAR = 0.05
@@ -178,26 +178,26 @@ def measured(gpu: Gpu, kept: Sequence[Kept], seconds: float) -> Iterator[Again]:
     began_s = time.monotonic()
     for one in kept:
         subject = Gemm(one.problem)
-        bench = Bench(gpu, subject, BenchOptions(), None)
+        runner = VariantRunner(gpu, subject, TrialOptions(), None)
         variants = {trial.name: trial.variant for trial in one.trials}
         for row in _listed(one):
             if time.monotonic() - began_s > seconds:
                 return
             variant = variants.get(row.name)
             if isinstance(variant, Variant):
-                trial: Trial | LibraryTrial = bench.measure(subject.build(variant, gpu.info.target))
+                trial: Trial | LibraryTrial = runner.measure(subject.build(variant, gpu.info.target))
             elif isinstance(gpu, CallingGpu):
-                trial = _library(gpu, one.problem, bench)
+                trial = _library(gpu, one.problem, runner)
             else:
                 continue
             yield replace(row, again=Figures.of(trial, one.problem))
 
 
-def _library(gpu: CallingGpu, problem: Problem, bench: Bench) -> LibraryTrial:
-    options = BenchOptions()
+def _library(gpu: CallingGpu, problem: Problem, runner: VariantRunner) -> LibraryTrial:
+    options = TrialOptions()
     product = open_cublas(problem, gpu.ordinal, options.seed, options.pattern)
     right = is_right(problem, options.seed, options.pattern)
-    return measure_library(gpu, product, right, 0, options.window_s, bench.source)
+    return measure_library(gpu, product, right, 0, options.window_s, runner.source)
 
 
 def _write(gpu: Gpu, out: Path, made: Sequence[Again]) -> None:

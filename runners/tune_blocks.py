@@ -39,7 +39,7 @@ from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import require_place
 from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest, write_manifest
-from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, run_name
+from ptxbench.tune.blocks.concurrent import ConcurrentRunner, ConcurrentTrial, run_name
 from ptxbench.tune.blocks.search import BlockVariant, block_variants
 from ptxbench.tune.blocks.table import BlockCase, BlockRow, block_rows
 from ptxbench.tune.spec import KernelSpec
@@ -139,14 +139,14 @@ class Runner:
         """Run every combination of a case, and again what matters; print and keep it."""
         arguments, label = self._arguments, "+".join(names)
         kernels, sizes = zip(*(self._kernel(name) for name in names), strict=True)
-        bench = ConcurrentBench(self._gpu, kernels, arguments.window, checked=self._checked)
+        runner = ConcurrentRunner(self._gpu, kernels, arguments.window, checked=self._checked)
         case = BlockCase(tuple(names), tuple(sizes), tuple(clocks_mhz), {})
         held: dict[str, ConcurrentTrial] = {}
         generator = random.Random(arguments.seed)  # noqa: S311 - an order, no secret
         for clock_mhz in sorted(clocks_mhz, reverse=True):
             set_clock(clock_mhz)
             for chosen in generator.sample(case.combinations, len(case.combinations)):
-                trial = self._run(label, 0, bench, chosen, clock_mhz)
+                trial = self._run(label, 0, runner, chosen, clock_mhz)
                 held[trial.name] = trial
         case = replace(case, trials=held)
         by_name = {
@@ -162,7 +162,7 @@ class Runner:
         for repeat in range(1, arguments.repeats + 1):
             for name in generator.sample(sorted(matter), len(matter)):
                 set_clock(matter[name].clock_mhz)
-                self._run(label, repeat, bench, by_name[name], matter[name].clock_mhz)
+                self._run(label, repeat, runner, by_name[name], matter[name].clock_mhz)
 
     def rows(self, names: Sequence[str], clocks_mhz: Sequence[int]) -> list[tuple[BlockRow, tuple[str, ...]]]:
         """Return the rows of a case that was run wholly, with their cells; [] where some runs are missing."""
@@ -185,12 +185,17 @@ class Runner:
         return self._built[name]
 
     def _run(
-        self, label: str, repeat: int, bench: ConcurrentBench, chosen: Sequence[BlockVariant], clock_mhz: int
+        self,
+        label: str,
+        repeat: int,
+        runner: ConcurrentRunner,
+        chosen: Sequence[BlockVariant],
+        clock_mhz: int,
     ) -> ConcurrentTrial:
         def make() -> ConcurrentTrial:
             if time.monotonic() > self._end_s:
                 raise OutOfTimeError
-            return bench.measure(chosen, clock_mhz)
+            return runner.measure(chosen, clock_mhz)
 
         name = run_name([one.variant for one in chosen], clock_mhz)
         return self._kept.get(label, repeat, name, make)

@@ -40,7 +40,6 @@ from ptxbench.devices.select import open_gpu
 from ptxbench.report.tuning_report import as_text, sections
 from ptxbench.storage.atomic import write_text
 from ptxbench.tune.analysis import analyse
-from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.evaluate import choices, ranking
 from ptxbench.tune.filters import rejection
 from ptxbench.tune.folder import TuningFolder
@@ -51,6 +50,7 @@ from ptxbench.tune.space import Axes, load_axes
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import AT_RANDOM, BY_ESTIMATE, Tuning, tune, tune_sizes
 from ptxbench.tune.variant import PARAMETERS, Core, DType, Op, Problem, Variant
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "tune"
 # The paper's fastest (64 x 96 x 16 of 16 x 16 threads, reads of 64 x 4 and 16 x 16), m and n changed places.
@@ -182,7 +182,7 @@ def numerics(session: Session) -> dict[str, Any]:
     rows = []
     for (subject, variant), kernel in zip(wanted, built, strict=True):
         session.show()
-        trial = Bench(session.gpu, subject, BenchOptions(power=False), None).measure(kernel)
+        trial = VariantRunner(session.gpu, subject, TrialOptions(power=False), None).measure(kernel)
         rows.append({"problem": subject.problem.title, "variant": variant.name, "status": str(trial.status),
                      "correct": str(trial.correct), "reason": trial.reason[:150]})  # fmt: skip
     bad = [row for row in rows if row["correct"] != "yes" and row["status"] != "refused"]

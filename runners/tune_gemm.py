@@ -26,7 +26,6 @@ from ptxbench.devices.select import open_gpu
 from ptxbench.report.pareto_plot import plot_front
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.evaluate import Quality, estimated_again, quality
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.model_energy import open_model
@@ -34,6 +33,7 @@ from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import AT_RANDOM, BY_ESTIMATE, Tuned, Tuning, tune
 from ptxbench.tune.variant import DType, Problem
+from ptxbench.tune.variant_runner import TrialOptions
 
 _CUBLAS_LAUNCHES = 10
 
@@ -104,7 +104,7 @@ def search(gpu: Gpu, dtype: DType, arguments: argparse.Namespace) -> Result:
     tuning = Tuning(
         problem=problem,
         goal=Goal(Objective.ENERGY),
-        options=BenchOptions(window_s=arguments.window, seed=arguments.seed),
+        options=TrialOptions(window_s=arguments.window, seed=arguments.seed),
         strategy=arguments.strategy,
         budget=arguments.variants,
         candidates=arguments.candidates,

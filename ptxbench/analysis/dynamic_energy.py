@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ptxbench.analysis.loop_energy import (
-    Common,
     LoopEnergy,
+    RunCalibration,
     loop_energy,
     pass_pj_per_w,
     scatter_of,
@@ -141,7 +141,7 @@ def _says_enough(rounds: Estimate, interval: Uncertainty) -> bool:
     return rounds.uncertainty.degrees >= _DEGREES_BY_TWO and interval.ci95 <= _BY_TWO * abs(rounds.mean)
 
 
-def solve_dynamic(subject: Subject, trials: Trials, common: Common) -> DynamicResult:
+def solve_dynamic(subject: Subject, trials: Trials, common: RunCalibration) -> DynamicResult:
     """Return the energy of one subject.
 
     Args:
@@ -163,7 +163,7 @@ def solve_dynamic(subject: Subject, trials: Trials, common: Common) -> DynamicRe
     )
 
 
-def dynamic_row(subject: Subject, trials: Trials, common: Common, sm_count: int) -> TableRow:
+def dynamic_row(subject: Subject, trials: Trials, common: RunCalibration, sm_count: int) -> TableRow:
     """Return the table's row of one subject.
 
     Args:
@@ -295,7 +295,11 @@ class _Difference:
 
 
 def _difference(
-    subject: Subject, own: Sequence[TrialRecord], roles: tuple[Role, Role], trials: Trials, common: Common
+    subject: Subject,
+    own: Sequence[TrialRecord],
+    roles: tuple[Role, Role],
+    trials: Trials,
+    common: RunCalibration,
 ) -> tuple[_Difference, dict[str, tuple[Status, str]]]:
     """Return (E_T - E_O) / N, and the trials that do not count, one overhead for all rounds."""
     of_role = [r for r in own if r.role is roles[0]]
@@ -331,7 +335,9 @@ def _difference(
     return _Difference(nothing, UNKNOWN, UNKNOWN, UNKNOWN, frozenset(roles)), faults
 
 
-def _other_values(subject: Subject, base: Estimate, overhead: TrialRecord, common: Common) -> Uncertainty:
+def _other_values(
+    subject: Subject, base: Estimate, overhead: TrialRecord, common: RunCalibration
+) -> Uncertainty:
     """Return what an overhead loop that was measured on the values of another kind of row leaves open."""
     # Names are hashes of the loop's whole text: none is made in vain.
     own_names = subject.overhead_names(
@@ -341,7 +347,7 @@ def _other_values(subject: Subject, base: Estimate, overhead: TrialRecord, commo
     return Uncertainty(0.0 if is_own else common.other_values_error * abs(base.mean))
 
 
-def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: Common) -> Uncertainty:
+def _level_pj(target: LoopEnergy, overhead: LoopEnergy, common: RunCalibration) -> Uncertainty:
     """Return the uncertainty of E_T - E_O from the drift levels; what the three powers share cancels."""
     static_w = common.static.power_w - common.drift.unfed_w
     longer_pj_per_w = pass_pj_per_w(target.trials[0]) - pass_pj_per_w(overhead.trials[0])

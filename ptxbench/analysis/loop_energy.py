@@ -40,7 +40,7 @@ _HIDDEN = 0.3
 
 
 @dataclass(frozen=True)
-class Common:
+class RunCalibration:
     """What the rows of a run share.
 
     Attributes:
@@ -73,7 +73,7 @@ class Common:
         return 1.0 if stated_mhz is None else stated_mhz / record.sm_clock_mhz
 
 
-def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> Common:
+def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> RunCalibration:
     """Return what the rows of a run share, except the scatter of the loops of an optimization level.
 
     Args:
@@ -89,7 +89,7 @@ def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> 
     architecture = architecture_of(gpu.target)
     drift_step = architecture.drift_step.value
     static, drift = fit_static(as_run), NO_STEPS
-    clocks = Common(
+    clocks = RunCalibration(
         static,
         stated_mhz=stated_clocks(as_run, gpu.max_sm_clock_mhz),
         exponent=architecture.clock_exponent,
@@ -138,7 +138,7 @@ def shared_by(records: Sequence[TrialRecord], gpu: GpuInfo, recent: int = 0) -> 
     )
 
 
-def _at_stated_clock(record: TrialRecord, common: Common) -> TrialRecord:
+def _at_stated_clock(record: TrialRecord, common: RunCalibration) -> TrialRecord:
     """Return a trial as it would have run at the clock at which its energy is stated."""
     ratio = common.clock_ratio(record)
     if ratio == 1.0:
@@ -253,7 +253,7 @@ def is_clear_majority(counting: int, set_aside: int, misfits: int) -> bool:
     return counting - misfits >= _CLEAR_MAJORITY and counting > set_aside
 
 
-def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
+def loop_energy(records: Sequence[TrialRecord], common: RunCalibration) -> LoopEnergy:
     """Return what one pass of a kernel's loop costs from its trials; calibration is left out.
 
     Args:
@@ -288,7 +288,7 @@ def loop_energy(records: Sequence[TrialRecord], common: Common) -> LoopEnergy:
     )
 
 
-def _hidden(trials: Sequence[TrialRecord], common: Common) -> float:
+def _hidden(trials: Sequence[TrialRecord], common: RunCalibration) -> float:
     """Return how probable it is that all trials of a kernel are off alike by the dips within them."""
     if not trials or any(r.trial_id not in common.dipped for r in trials):
         return 0.0
@@ -305,7 +305,7 @@ def scatter_of(loops: Iterable[LoopEnergy], known: Iterable[Scatter] = ()) -> Sc
     return fit_prior([*known, *(s for loop in loops if (s := loop.scatter) is not None)])
 
 
-def pass_energy_pj(record: TrialRecord, common: Common) -> float:
+def pass_energy_pj(record: TrialRecord, common: RunCalibration) -> float:
     """Return the dynamic energy of one pass of a trial's loop, (P - P_static(T)) t / passes, pJ a thread.
 
     That of a trial at another clock is brought to the stated one by (f / f0)^gamma.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ptxbench.analysis.loop_energy import Common
+from ptxbench.analysis.loop_energy import RunCalibration
 from ptxbench.storage.schema import TableRow, TrialRecord
 
 Trials = Mapping[str, Sequence[TrialRecord]]
@@ -21,7 +21,7 @@ class SolvedRows:
     """
 
     rows: Mapping[str, TableRow]
-    common: Common | None = None
+    common: RunCalibration | None = None
 
     @property
     def level_error(self) -> float:

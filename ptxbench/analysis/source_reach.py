@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxbench.energy.predicted_error import LoadShape, Prediction, predict
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.characterize.probe import SourceProbe
+from ptxbench.sensors.characterize.probe import SensorCharacterization
 from ptxbench.sensors.description import SensorDescription, Shape
 from ptxbench.storage.doctor_file import MethodError, MethodReach, SourceReach, State, Verdict
 
@@ -36,7 +36,7 @@ _PERCENT = 100.0
 _MS = 1e3
 
 
-def source_reach(probe: SourceProbe) -> SourceReach:
+def source_reach(probe: SensorCharacterization) -> SourceReach:
     """Return what every method makes of a source that followed the load.
 
     The error of a method is sqrt(bias^2 + spread^2 + noise^2): bias and spread over the phases of the refresh
@@ -62,7 +62,7 @@ def source_reach(probe: SourceProbe) -> SourceReach:
     )
 
 
-def source_verdict(probe: SourceProbe, reach: SourceReach | None) -> Verdict:
+def source_verdict(probe: SensorCharacterization, reach: SourceReach | None) -> Verdict:
     """Return the line about one source: what it is, and which method is how far off on it.
 
     Args:
@@ -82,7 +82,9 @@ def source_verdict(probe: SourceProbe, reach: SourceReach | None) -> Verdict:
     return Verdict(sensor.source, State.NOTE if probe.note else State.OK, "; ".join(parts))
 
 
-def use_verdicts(probes: Sequence[SourceProbe], reaches: Sequence[SourceReach]) -> tuple[Verdict, ...]:
+def use_verdicts(
+    probes: Sequence[SensorCharacterization], reaches: Sequence[SourceReach]
+) -> tuple[Verdict, ...]:
     """Return what to use, for steady power and for the energy of a single kernel.
 
     Args:
@@ -111,7 +113,7 @@ def use_verdicts(probes: Sequence[SourceProbe], reaches: Sequence[SourceReach]) 
     return tuple(verdicts)
 
 
-def _noise_share(probe: SourceProbe, load_w: float, duration_s: float) -> float:
+def _noise_share(probe: SensorCharacterization, load_w: float, duration_s: float) -> float:
     """Return the standard error that the values' noise leaves in the energy, as a fraction of it."""
     sensor = probe.sensor
     if sensor.counts_energy:

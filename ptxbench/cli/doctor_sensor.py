@@ -17,7 +17,7 @@ from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume
 
 if TYPE_CHECKING:
     from ptxbench.core.estimate import Estimate
-    from ptxbench.sensors.characterize.probe import SourceProbe
+    from ptxbench.sensors.characterize.probe import SensorCharacterization
     from ptxbench.sensors.description import SensorDescription
     from ptxbench.storage.sensor_file import SensorFile
 
@@ -102,7 +102,7 @@ def _print(found: SensorFile, path: Path) -> None:
     click.echo(f"\nfolder: {path}")
 
 
-def _measured(source: SourceProbe) -> tuple[str, ...]:
+def _measured(source: SensorCharacterization) -> tuple[str, ...]:
     sensor, cost = source.sensor, source.cost
     return (
         sensor.source,
@@ -123,7 +123,7 @@ def _documented(sensor: SensorDescription) -> tuple[str, ...]:
     return ("", "documented", *figures_ms, f"{sensor.quantum:.4g}", *[""] * 4)
 
 
-def _notes(source: SourceProbe) -> list[str]:
+def _notes(source: SensorCharacterization) -> list[str]:
     texts = [source.note] if source.note else []
     buffer = source.buffer
     if buffer is not None:

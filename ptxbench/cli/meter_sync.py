@@ -18,7 +18,7 @@ def sync(options: GpuOptions) -> None:
     meter validate --run RUN --sync FOLDER --sync FOLDER` finds the meter's clock by the code, which fits in
     one place only. The time between the two gives the drift of the clock.
     """
-    from ptxbench.experiment.play_burst import burst_notes, record_burst
+    from ptxbench.experiment.play_sync_pulse import burst_notes, record_burst
 
     gpu = open_chosen_gpu(options.spec)
     try:

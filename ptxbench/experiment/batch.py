@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from ptxbench.analysis.dynamic_energy import solve_dynamic
-from ptxbench.analysis.loop_energy import Common, LoopEnergy, loop_energy
+from ptxbench.analysis.loop_energy import LoopEnergy, RunCalibration, loop_energy
 from ptxbench.analysis.subject import nan_mean
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import LaunchError
@@ -101,7 +101,7 @@ class Batch:
         self._window_s = arguments.dynamic_window_s or arguments.window_s
         self._kernels: list[_BatchKernel] = []
         self._retry: set[str] = set()
-        self._shared: Common | None = None
+        self._shared: RunCalibration | None = None
         self.complete = True
 
     def run(self) -> list[LaunchConfiguration]:
@@ -171,7 +171,7 @@ class Batch:
         Raises:
             LaunchError: One of them cannot run.
         """
-        gpu = self._state.bench.gpu
+        gpu = self._state.runner.gpu
         grid, block = one.grid(gpu.info.sm_count), one.block(gpu)
         pairs = [(Role.TARGET, Role.OVERHEAD)]
         if one.check_linearity:
@@ -230,7 +230,7 @@ class Batch:
         return _BatchKernel(kernel, {one.subject.name}, first, heat)
 
     def _calibrated(self, kernel: Kernel, first: int) -> Kernel:
-        return self._state.bench.calibrated(kernel, self._window_s, first)
+        return self._state.runner.calibrated(kernel, self._window_s, first)
 
     def _opened(self, done: int) -> list[_BatchKernel]:
         """Return the kernels of a round; references run every other round."""
@@ -246,7 +246,7 @@ class Batch:
         warm_for = f"batch/{self._number}/{done}"
         opened = self._opened(done)
         if done % 2:
-            seed = self._state.bench.folder.manifest.part.order_seed
+            seed = self._state.runner.folder.manifest.part.order_seed
             opened = runs_by_chance(opened, random.Random(f"{seed}/{warm_for}"))  # noqa: S311
         for entry in opened:
             record = self._state.trial(entry.kernel, entry.first + len(entry.records), warm_for)

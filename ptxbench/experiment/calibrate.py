@@ -32,9 +32,9 @@ from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.settled import SourceCheck
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.kernel import MAX_ITERATIONS
 from ptxbench.experiment.launch_configuration import LaunchConfiguration
-from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.roofline.kernel import IntensityKernel, loop_counts
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.measure import (
@@ -179,12 +179,12 @@ def calibrate(
         ToolError: The assembler or the disassembler is missing.
     """
     atlas = _table_for(gpu.info, table)
-    bench = _Bench(gpu)
-    plan = bench.plan(_rows_of(atlas))
+    runner = _Bench(gpu)
+    plan = runner.plan(_rows_of(atlas))
     if not resume:
-        _require_time(budget_s, plan, bench.window_s)
+        _require_time(budget_s, plan, runner.window_s)
     with open_recordings(gpu, CALIBRATION, out, resume=resume) as folder, _lines(folder) as kept:
-        run_plan(gpu, folder, plan, lambda what, name: bench.run(folder, what, name), kept, show, budget_s)
+        run_plan(gpu, folder, plan, lambda what, name: runner.run(folder, what, name), kept, show, budget_s)
     if not folder.finished:
         return folder.path, None
     return folder.path, _fitted(folder, atlas)
@@ -359,7 +359,7 @@ class _Bench(KernelRunner):
         module = self._modules[row.instruction]
         folder.kernels.add(row.instruction, module.ptx, module.listing, module.cubin)
         subject = Subject(module.instruction, Condition(OptLevel.O3, DYNAMIC, row.pattern))
-        prepared = Prepared(subject, module.cubin, operand_bytes(module.instruction, row.pattern, 0))
+        prepared = BuiltKernels(subject, module.cubin, operand_bytes(module.instruction, row.pattern, 0))
         configuration = LaunchConfiguration(prepared, check_linearity=False)
         block, sms = configuration.block(self._gpu), self._gpu.info.sm_count
         grid = configuration.grid(sms) if row.share == 1 else max(1, round(row.share * sms))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ptxbench.analysis.loop_energy import Common, LoopEnergy, scatter_of, shared_by
+from ptxbench.analysis.loop_energy import LoopEnergy, RunCalibration, scatter_of, shared_by
 from ptxbench.analysis.variance import Scatter
 from ptxbench.core.condition import OptLevel
 from ptxbench.experiment.kernel import Kernel
-from ptxbench.experiment.trial import Bench
+from ptxbench.experiment.trial import Runner
 from ptxbench.storage.schema import TrialRecord
 
 # While a run goes on, its drift is fitted to so many of the last trials: those of the present batch and more.
@@ -23,36 +23,36 @@ class DynamicState:
     resumed run decides as a run that was never stopped does.
 
     Args:
-        bench: Where trials run.
+        runner: Where trials run.
         failures: The run's failures, to which this adds.
 
     Attributes:
-        bench: Where trials run.
+        runner: Where trials run.
         trials: Trials so far, by the name of what they measure.
         overheads: Calibrated overhead kernels, by name.
         failures: Why a subject or an overhead kernel could not be launched, by name; the run's own.
         references: Kernels that all batches run, by optimization level, once its first batch has chosen them.
     """
 
-    def __init__(self, bench: Bench, failures: dict[str, str]) -> None:
-        self.bench = bench
+    def __init__(self, runner: Runner, failures: dict[str, str]) -> None:
+        self.runner = runner
         self.trials: dict[str, list[TrialRecord]] = {}
         self.overheads: dict[str, Kernel] = {}
         self.failures = failures
         self.references: dict[OptLevel, tuple[Kernel, ...]] = {}
         self._order: list[TrialRecord] = []
-        self._known: tuple[int, Common] | None = None
+        self._known: tuple[int, RunCalibration] | None = None
         self._scatter: dict[OptLevel, list[Scatter]] = {opt_level: [] for opt_level in OptLevel}
 
     def trial(self, kernel: Kernel, repeat: int, warm_for: str) -> TrialRecord:
-        """Run one trial, or take the one that the run holds (`Bench.trial`), and count it."""
+        """Run one trial, or take the one that the run holds (`Runner.trial`), and count it."""
         record = self.run(kernel, repeat, warm_for)
         self.keep(record)
         return record
 
     def run(self, kernel: Kernel, repeat: int, warm_for: str) -> TrialRecord:
         """Return one trial that does not count yet, while what follows from the others is worked out."""
-        return self.bench.trial(kernel, repeat, warm_for)
+        return self.runner.trial(kernel, repeat, warm_for)
 
     def keep(self, record: TrialRecord) -> None:
         """Count a trial."""
@@ -60,7 +60,9 @@ class DynamicState:
         if record.repeat >= 0:
             self._order.append(record)
 
-    def common(self, opt_level: OptLevel, shared: Common, current: Sequence[LoopEnergy]) -> Common:
+    def common(
+        self, opt_level: OptLevel, shared: RunCalibration, current: Sequence[LoopEnergy]
+    ) -> RunCalibration:
         """Return what the rows of an optimization level share.
 
         Args:
@@ -70,11 +72,11 @@ class DynamicState:
         """
         return replace(shared, scatter=scatter_of(current, self._scatter[opt_level]))
 
-    def shared(self) -> Common:
+    def shared(self) -> RunCalibration:
         """Return what all rows share, except the scatter of the loops of an optimization level."""
         trials = len(self._order)
         if self._known is None or self._known[0] != trials:
-            self._known = (trials, shared_by(self._order, self.bench.gpu.info, recent=_RECENT))
+            self._known = (trials, shared_by(self._order, self.runner.gpu.info, recent=_RECENT))
         return self._known[1]
 
     def keep_scatter(self, opt_level: OptLevel, loops: Sequence[LoopEnergy]) -> None:

@@ -8,7 +8,7 @@ from ptxbench.analysis.subject import Subject
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
-from ptxbench.experiment.prepared import Prepared
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.storage.schema import Role
 
 # Threads of a block, in step by its barrier: warps enough to keep the pipes full at O3; and at O0, where
@@ -31,7 +31,7 @@ class LaunchConfiguration:
         attempt: How often the subject was started before, on more SMs.
     """
 
-    prepared: Prepared
+    prepared: BuiltKernels
     check_linearity: bool
     attempt: int = 0
 

@@ -11,7 +11,7 @@ from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import Condition, Form, OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.experiment.prepared import Prepared
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.run_state import RunState
 from ptxbench.storage.schema import Role, TrialRecord
 
@@ -23,7 +23,7 @@ class Measurement(ABC):
     """One protocol at work in one run."""
 
     @abstractmethod
-    def measure(self, batch: Sequence[Prepared], *, more_follow: bool, is_last: bool) -> None:
+    def measure(self, batch: Sequence[BuiltKernels], *, more_follow: bool, is_last: bool) -> None:
         """Measure one batch, or as much of it as the run's time allows.
 
         Args:

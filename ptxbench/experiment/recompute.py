@@ -14,22 +14,22 @@ from ptxbench.analysis.run_cost import run_cost
 from ptxbench.analysis.subject import Subject
 from ptxbench.core.status import Status
 from ptxbench.devices.replay import ReplayGpu
-from ptxbench.experiment.ledger import Ledger
+from ptxbench.experiment.build import Builder
 from ptxbench.experiment.plan import plan_batches, plan_subjects
-from ptxbench.experiment.prepare import Preparer
 from ptxbench.experiment.protocols import find_protocol
-from ptxbench.experiment.trial import Bench
+from ptxbench.experiment.results import Results
+from ptxbench.experiment.trial import Runner
 from ptxbench.experiment.trial_record import validated
 from ptxbench.model.solve_run import store_solved
 from ptxbench.storage.schema import TableRow, TrialRecord
 
 
-def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
+def reanalyse(gpu: ReplayGpu, runner: Runner) -> tuple[TableRow, ...]:
     """Fill a run folder from the recorded one, and finish it.
 
     Args:
         gpu: The recorded run.
-        bench: The new folder, and the power source.
+        runner: The new folder, and the power source.
 
     Returns:
         The rows that the new folder's manifest lists, in that order.
@@ -38,7 +38,7 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         ReplayError: The recorded run does not hold the kernels that its manifest lists.
         InputError: The folder cannot be written.
     """
-    folder = bench.folder
+    folder = runner.folder
     subjects = plan_subjects(folder.manifest.part.arguments)
     recorded = {row.subject: row for row in gpu.rows}
     measured = {record.subject for record in gpu.records if record.repeat >= 0}
@@ -49,13 +49,13 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         if row.status is Status.NOT_SUPPORTED or (row.status is Status.NOT_REACHED and name not in measured)
     }
     begun = [subject for subject in subjects if subject.name not in without_kernel]
-    ledger = Ledger(folder.manifest.part.known_difference, folder.manifest.part.arguments.precision)
-    with Preparer(gpu, folder) as preparer:
-        preparer.begin_sleep().result()
+    results = Results(folder.manifest.part.known_difference, folder.manifest.part.arguments.precision)
+    with Builder(gpu, folder) as builder:
+        builder.begin_sleep().result()
         for batch in plan_batches(begun, folder.manifest.part.order_seed):
-            ledger.take(preparer.begin(batch).result())
+            results.take(builder.begin(batch).result())
     records = gpu.records
-    wanted = ledger.subjects.keys() | _shared(ledger.subjects.values(), records)
+    wanted = results.subjects.keys() | _shared(results.subjects.values(), records)
     for record in records:
         if record.subject not in wanted or folder.record(record.trial_id) is not None:
             continue
@@ -63,9 +63,9 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         recomputed = replace(record, order=len(folder))
         # Of the short trials that find the loop count no readings are kept.
         if record.status is not Status.LAUNCH_FAILED and record.repeat >= 0:
-            recomputed = validated(recomputed, run, bench.sensor, gpu.info, folder.manifest.sensors)
+            recomputed = validated(recomputed, run, runner.sensor, gpu.info, folder.manifest.sensors)
         folder.append(recomputed, run.trace)
-    solved = ledger.rows(
+    solved = results.rows(
         subjects,
         folder.records(),
         folder.manifest.gpu,
@@ -77,8 +77,8 @@ def measure_again(gpu: ReplayGpu, bench: Bench) -> tuple[TableRow, ...]:
         for subject, row in zip(subjects, solved, strict=True)
     )
     cost = run_cost(folder.records())
-    folder.finish(rows, datetime.now(UTC), cost, ledger.level_error, ledger.source)
-    store_solved(folder, ledger.common)
+    folder.finish(rows, datetime.now(UTC), cost, results.level_error, results.source)
+    store_solved(folder, results.common)
     return rows
 
 

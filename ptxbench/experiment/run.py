@@ -7,22 +7,22 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
 
-from ptxbench.analysis.loop_energy import Common
+from ptxbench.analysis.loop_energy import RunCalibration
 from ptxbench.analysis.run_cost import run_cost
 from ptxbench.core.errors import GpuError
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
 from ptxbench.energy.gate.verdict import SourceVerdict
-from ptxbench.experiment.ledger import Ledger
+from ptxbench.experiment.build import Builder, Outcome, quick_switching
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.plan import later_alike, plan_batches, plan_subjects
-from ptxbench.experiment.prepare import Outcome, Preparer, quick_switching
-from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocol import Measurement
 from ptxbench.experiment.protocols import find_protocol
-from ptxbench.experiment.recompute import measure_again
+from ptxbench.experiment.recompute import reanalyse
+from ptxbench.experiment.results import Results
 from ptxbench.experiment.run_state import Progress, RunState
 from ptxbench.experiment.sensor_choice import choose_sensor
-from ptxbench.experiment.trial import Bench
+from ptxbench.experiment.trial import Runner
 from ptxbench.model.solve_run import store_solved
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow, TrialRecord
@@ -61,13 +61,13 @@ def measure_table(
     """
     if folder.finished:
         return folder.rows()
-    bench = Bench(
+    runner = Runner(
         gpu, folder, choose_sensor(gpu, folder.manifest.part.source, folder.manifest.sensors), on_trial
     )
     if isinstance(gpu, ReplayGpu):
-        return measure_again(gpu, bench)
-    with quick_switching(), Preparer(gpu, folder) as preparer:
-        measuring = _Measuring(bench, preparer, on_progress, budget_s)
+        return reanalyse(gpu, runner)
+    with quick_switching(), Builder(gpu, folder) as builder:
+        measuring = _Measuring(runner, builder, on_progress, budget_s)
         try:
             measuring.run()
         except GpuError as error:
@@ -90,30 +90,30 @@ class _Measuring:
 
     def __init__(
         self,
-        bench: Bench,
-        preparer: Preparer,
+        runner: Runner,
+        builder: Builder,
         on_progress: Callable[[Progress], None],
         budget_s: float,
     ) -> None:
-        self._bench = bench
-        self._preparer = preparer
-        self._subjects = plan_subjects(bench.folder.manifest.part.arguments)
-        self._state = RunState(bench, len(self._subjects), on_progress, budget_s)
-        part = bench.folder.manifest.part
-        self._ledger = Ledger(part.known_difference, part.arguments.precision)
-        self._sleep_cubin = preparer.begin_sleep()
+        self._runner = runner
+        self._builder = builder
+        self._subjects = plan_subjects(runner.folder.manifest.part.arguments)
+        self._state = RunState(runner, len(self._subjects), on_progress, budget_s)
+        part = runner.folder.manifest.part
+        self._results = Results(part.known_difference, part.arguments.precision)
+        self._sleep_cubin = builder.begin_sleep()
         self._protocols: dict[str, Measurement] = {}
 
     def run(self) -> None:
         """Measure batch by batch, the next ones made ready meanwhile."""
-        plan = plan_batches(self._subjects, self._bench.folder.manifest.part.order_seed)
+        plan = plan_batches(self._subjects, self._runner.folder.manifest.part.order_seed)
         ready: list[Future[list[Outcome]]] = []
         for number, subjects in enumerate(plan):
             while len(ready) < min(len(plan), number + 1 + _AHEAD):
-                ready.append(self._preparer.begin(plan[len(ready)]))
+                ready.append(self._builder.begin(plan[len(ready)]))
             if self._state.is_spent():
                 return
-            batch = [one for one in self._ledger.take(ready[number].result()) if self._does_its_work(one)]
+            batch = [one for one in self._results.take(ready[number].result()) if self._does_its_work(one)]
             ready[number] = _released()
             self._state.done += len(subjects) - len(batch)
             own, later = subjects[0].condition, later_alike(plan, number)
@@ -124,11 +124,11 @@ class _Measuring:
             )
         self._state.report_end()
 
-    def _does_its_work(self, prepared: Prepared) -> bool:
+    def _does_its_work(self, prepared: BuiltKernels) -> bool:
         """Return whether a module computes what it must, as far as that is known; else its row says so."""
-        failed = self._bench.check(prepared)
+        failed = self._runner.check(prepared)
         if failed is not None:
-            self._ledger.refuse(prepared.subject.row(failed.status, failed.reason))
+            self._results.refuse(prepared.subject.row(failed.status, failed.reason))
         return failed is None
 
     @property
@@ -139,17 +139,17 @@ class _Measuring:
     @property
     def level_error(self) -> float:
         """What the rows share of the drift, as in `SolvedRows`."""
-        return self._ledger.level_error
+        return self._results.level_error
 
     @property
     def source(self) -> SourceVerdict:
         """What the energy counter says of the power source."""
-        return self._ledger.source
+        return self._results.source
 
     @property
-    def common(self) -> Common | None:
+    def common(self) -> RunCalibration | None:
         """What the rows of the run share, as in `SolvedRows`."""
-        return self._ledger.common
+        return self._results.common
 
     def rows(self, ended: str = "the time given was spent before") -> tuple[TableRow, ...]:
         """Return the rows of all subjects, in the table's order.
@@ -157,8 +157,8 @@ class _Measuring:
         Args:
             ended: Why some of them were not reached.
         """
-        folder = self._bench.folder
-        return self._ledger.rows(
+        folder = self._runner.folder
+        return self._results.rows(
             self._subjects,
             folder.records(),
             folder.manifest.gpu,

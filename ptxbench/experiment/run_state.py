@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptxbench.experiment.criteria import criterion_for
-from ptxbench.experiment.trial import Bench
+from ptxbench.experiment.trial import Runner
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class RunState:
     """A run that is being measured.
 
     Args:
-        bench: Where trials run.
+        runner: Where trials run.
         total: Rows that the run measures.
         on_progress: Called with how far the run is.
         budget_s: Time that the run may take, by the GPU's clock.
 
     Attributes:
-        bench: Where trials run.
+        runner: Where trials run.
         arguments: What the run measures and how.
         criterion: When a row has been measured often enough.
         failures: Why a subject could not be launched, by name.
@@ -44,10 +44,10 @@ class RunState:
     """
 
     def __init__(
-        self, bench: Bench, total: int, on_progress: Callable[[Progress], None], budget_s: float
+        self, runner: Runner, total: int, on_progress: Callable[[Progress], None], budget_s: float
     ) -> None:
-        self.bench = bench
-        self.arguments = bench.folder.manifest.part.arguments
+        self.runner = runner
+        self.arguments = runner.folder.manifest.part.arguments
         self.criterion = criterion_for(self.arguments)
         self.failures: dict[str, str] = {}
         self.unfinished: set[str] = set()
@@ -56,11 +56,11 @@ class RunState:
         self._total = total
         self._on_progress = on_progress
         self._budget_s = budget_s
-        self._begin_ns = bench.gpu.clock.now_ns()
+        self._begin_ns = runner.gpu.clock.now_ns()
 
     def is_spent(self, trials: int = 0) -> bool:
         """Return whether the budget is spent, or would be after so many more trials; remember it."""
-        measured = self.bench.measured
+        measured = self.runner.measured
         if self._spent_s() * (1 + (trials / measured if measured else 0)) > self._budget_s:
             self.complete = False
         return not self.complete
@@ -74,4 +74,4 @@ class RunState:
         self._on_progress(Progress(self._total, self._total, ""))
 
     def _spent_s(self) -> float:
-        return (self.bench.gpu.clock.now_ns() - self._begin_ns) / 1e9
+        return (self.runner.gpu.clock.now_ns() - self._begin_ns) / 1e9

@@ -10,9 +10,9 @@ from math import ceil
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.kernel import MAX_ITERATIONS, Kernel
 from ptxbench.experiment.numeric_check import ExpectedModule
-from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.trial_record import make_failure, make_record
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Trace
@@ -31,7 +31,7 @@ _CHECK = -1_000_000
 _DIED = "the process ended while this kernel ran"
 
 
-class Bench:
+class Runner:
     """One GPU, one run folder, one power source.
 
     Args:
@@ -94,7 +94,7 @@ class Bench:
         self._on_trial(record)
         return record
 
-    def check(self, prepared: Prepared) -> TrialRecord | None:
+    def check(self, prepared: BuiltKernels) -> TrialRecord | None:
         """Compare what a module computes with what it must; each is launched small, once, before its trials.
 
         Returns:

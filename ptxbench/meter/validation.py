@@ -10,7 +10,6 @@ import numpy as np
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.meter.alignment import Basis, ClockAlignment, align, halves
-from ptxbench.meter.burst_code import align_by_bursts
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.cross import CrossCheck, ViewBound, cross_validate, split_in_halves, view_bound
 from ptxbench.meter.figures import MethodFigures, WindowEnergies, figures, window_energies, window_spans_s
@@ -25,6 +24,7 @@ from ptxbench.meter.plausibility import (
     require_one_time,
     spike_notes,
 )
+from ptxbench.meter.sync_pulse import align_by_bursts
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.characterize.sensor_fit import SensorFit, fit_all
 from ptxbench.sensors.signal import PowerSignal

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ptxbench.analysis.loop_energy import Common, pass_energy_pj, pass_pj_per_w
+from ptxbench.analysis.loop_energy import RunCalibration, pass_energy_pj, pass_pj_per_w
 from ptxbench.analysis.operating_point import same_operating_point
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
@@ -22,7 +22,7 @@ from ptxbench.storage.schema import Role, TrialRecord
 _UNREPEATED = 0.01
 
 
-def pass_energies(folder: RunFolder, common: Common) -> tuple[PassEnergy, ...]:
+def pass_energies(folder: RunFolder, common: RunCalibration) -> tuple[PassEnergy, ...]:
     """Return every kernel of a run's dynamic trials, by the energy of one pass of its loop.
 
     E = (P - P_static(T)) t / (passes x threads), as in the dynamic protocol (docs/method.md, section 5).
@@ -82,7 +82,7 @@ def _moved_bytes(record: TrialRecord) -> OpcodeCounts:
     return moved_bytes(record.instruction, record.copies) if is_target else ()
 
 
-def _pass_energy(trials: list[TrialRecord], common: Common, counts: OpcodeCounts) -> PassEnergy:
+def _pass_energy(trials: list[TrialRecord], common: RunCalibration, counts: OpcodeCounts) -> PassEnergy:
     first = trials[0]
     energies_pj = np.array([pass_energy_pj(trial, common) for trial in trials])
     mean_pj = float(energies_pj.mean())

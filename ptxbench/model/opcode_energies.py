@@ -26,7 +26,7 @@ from ptxbench.model.opcodes import (
 )
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.work import Level
-from ptxbench.model.zeros import ZerosRatios, shipped_ratios
+from ptxbench.model.zeros import ActivityRatios, shipped_ratios
 
 RANDOM, ZEROS = "random", "zeros"
 # Where a run has too few opcodes to see how far a stand-in is off, it is taken to be off by this.
@@ -278,8 +278,8 @@ class OpcodeEnergies:
         return shipped_ratios().of_any()
 
     @cached_property
-    def _own_ratios(self) -> ZerosRatios:
-        return ZerosRatios(
+    def _own_ratios(self) -> ActivityRatios:
+        return ActivityRatios(
             "",
             {
                 opcode: min(self.zeros[opcode].energy_pj / known.energy_pj, 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ptxbench.analysis.loop_energy import Common, shared_by
+from ptxbench.analysis.loop_energy import RunCalibration, shared_by
 from ptxbench.analysis.static_power import fit_static
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
@@ -28,7 +28,7 @@ from ptxbench.model.throughput import issue_cycles
 from ptxbench.storage.run_folder import RunFolder
 
 
-def store_solved(folder: RunFolder, common: Common | None = None) -> Solved:
+def store_solved(folder: RunFolder, common: RunCalibration | None = None) -> Solved:
     """Solve a finished run and write its solved.json.
 
     Args:
@@ -43,7 +43,7 @@ def store_solved(folder: RunFolder, common: Common | None = None) -> Solved:
     return solved
 
 
-def solve_run(folder: RunFolder, common: Common | None = None) -> Solved:
+def solve_run(folder: RunFolder, common: RunCalibration | None = None) -> Solved:
     """Work the solved quantities of a run out from its trials.
 
     Args:

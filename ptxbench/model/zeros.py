@@ -23,7 +23,7 @@ MEMORY = frozenset(
 
 
 @dataclass(frozen=True)
-class ZerosRatios:
+class ActivityRatios:
     """Energy on zeros over energy on random operands.
 
     Attributes:
@@ -63,10 +63,10 @@ class ZerosRatios:
 
 
 @lru_cache(maxsize=1)
-def shipped_ratios() -> ZerosRatios:
+def shipped_ratios() -> ActivityRatios:
     """Return the ratios that come with ptxbench, measured on an H200 (zeros_ratios.toml names the run)."""
     data = tomllib.loads(files("ptxbench.model").joinpath("zeros_ratios.toml").read_text(encoding="utf-8"))
     ratios = {
         opcode: min(zeros_pj / random_pj, 1.0) for opcode, (zeros_pj, random_pj) in data["opcodes"].items()
     }
-    return ZerosRatios(f"{data['run']} ({data['gpu']})", ratios)
+    return ActivityRatios(f"{data['run']} ({data['gpu']})", ratios)

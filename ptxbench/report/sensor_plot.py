@@ -11,7 +11,7 @@ import numpy as np
 
 from ptxbench.report.figure import new_figure, save, title
 from ptxbench.sensors.characterize.load_signal import load_signal
-from ptxbench.sensors.characterize.probe import SourceProbe
+from ptxbench.sensors.characterize.probe import SensorCharacterization
 from ptxbench.sensors.characterize.response import respond
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series, Trace
@@ -82,7 +82,7 @@ def _fresh(series: Series, origin_ns: int) -> tuple[Float64s, Float64s]:
     return time_s, value
 
 
-def _model_w(source: SourceProbe, load: PowerSignal, at_s: Float64s) -> Float64s:
+def _model_w(source: SensorCharacterization, load: PowerSignal, at_s: Float64s) -> Float64s:
     """Return what the fitted model reads at any moment."""
     sensor = source.sensor
     width_s = source.averaging_s.value / (1 if sensor.shape == "boxcar" else 2)

@@ -25,7 +25,7 @@ _ROUNDS = 4
 
 
 @dataclass(frozen=True)
-class Held:
+class HoldInterval:
     """Readings with the time at which each value was made, by one hypothesis.
 
     Attributes:
@@ -40,13 +40,13 @@ class Held:
     value_w: Float64s
     refresh_s: float
 
-    def fresh(self) -> Held:
+    def fresh(self) -> HoldInterval:
         """Return the first reading of each value."""
         _, first = np.unique(self.made_s, return_index=True)
-        return Held(self.read_s[first], self.made_s[first], self.value_w[first], self.refresh_s)
+        return HoldInterval(self.read_s[first], self.made_s[first], self.value_w[first], self.refresh_s)
 
 
-def hypotheses(read_s: Float64s, value_w: Float64s) -> list[Held]:
+def hypotheses(read_s: Float64s, value_w: Float64s) -> list[HoldInterval]:
     """Return how the readings may have come about: always new, on a grid, or at each change.
 
     A constant load shows no refresh, so that the readings alone cannot decide; the fit
@@ -56,7 +56,7 @@ def hypotheses(read_s: Float64s, value_w: Float64s) -> list[Held]:
         read_s: Times of the calls, increasing, shape (n,).
         value_w: What they returned, shape (n,).
     """
-    result = [Held(read_s, read_s, value_w, 0.0)]
+    result = [HoldInterval(read_s, read_s, value_w, 0.0)]
     changes = np.flatnonzero(np.diff(value_w)) + 1
     gap_s = read_s[changes] - read_s[changes - 1]
     call_s = float(np.median(np.diff(read_s)))
@@ -73,12 +73,12 @@ def hypotheses(read_s: Float64s, value_w: Float64s) -> list[Held]:
     if grid is not None:
         phase_s, period_s = grid
         made_s = phase_s + period_s * np.floor((read_s - phase_s) / period_s + 1e-6)
-        result.append(Held(read_s, made_s, value_w, period_s))
+        result.append(HoldInterval(read_s, made_s, value_w, period_s))
     if _MIN_CALLS_PER_REFRESH * call_s <= short_s <= _MAX_REFRESH_S:
         last = np.searchsorted(changes, np.arange(len(read_s)), side="right") - 1
         known = last >= 0
         period_s = grid[1] if grid is not None else short_s
-        result.append(Held(read_s[known], middle_s[last[known]], value_w[known], period_s))
+        result.append(HoldInterval(read_s[known], middle_s[last[known]], value_w[known], period_s))
     return result
 
 

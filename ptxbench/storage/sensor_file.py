@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.sensors.characterize.probe import SourceProbe
+from ptxbench.sensors.characterize.probe import SensorCharacterization
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage.document import read_document
 
@@ -34,7 +34,7 @@ class SensorFile:
     """
 
     gpu: GpuInfo
-    sources: tuple[SourceProbe, ...]
+    sources: tuple[SensorCharacterization, ...]
     documented: tuple[SensorDescription, ...]
     rule: str
     notes: tuple[str, ...]

@@ -9,7 +9,7 @@ from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.expression import Value
 from ptxbench.tune.variant import Variant
 
-UNSET = GpuSettings()
+DEFAULT_SETTINGS = GpuSettings()
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Candidate:
     """
 
     variant: Variant | Configuration
-    settings: GpuSettings = UNSET
+    settings: GpuSettings = DEFAULT_SETTINGS
 
     @property
     def name(self) -> str:

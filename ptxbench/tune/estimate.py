@@ -11,7 +11,7 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.threads import SUB_PARTITIONS
 from ptxbench.tune.blocks.occupancy import blocks_per_sm
-from ptxbench.tune.candidate import UNSET
+from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.variant import Op, Problem, Variant
 from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, core_wavefronts, line_requests, shared_cycles
@@ -91,7 +91,7 @@ class EnergyModel(Protocol):
     """What turns work and time into joules."""
 
     def energy_j(
-        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = UNSET
+        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = DEFAULT_SETTINGS
     ) -> EnergyRange:
         """Return the energy of one launch.
 

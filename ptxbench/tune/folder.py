@@ -32,17 +32,17 @@ from ptxbench.storage.file_errors import writing
 from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.journal import Journal, Lines
 from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_manifest, require_unchanged
-from ptxbench.tune.bench import BenchOptions
-from ptxbench.tune.candidate import UNSET, Candidate, name_of
+from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate, name_of
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.outcome import Settled
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem, Variant
+from ptxbench.tune.variant_runner import TrialOptions
 
 _TRIALS, VARIANTS = "trials.jsonl", "variants.csv"
-IN_HAND = "in_hand.json"
+IN_PROGRESS = "in_hand.json"
 _BESIDE = "beside.jsonl"
 _FIGURES = (
     *("correct", "registers", "occupancy", "modelled_s", "time_s", "steady_s", "power_w", "power_error_w"),
@@ -66,7 +66,7 @@ class TuningPart:
     """
 
     problem: Problem | KernelProblem
-    options: BenchOptions
+    options: TrialOptions
     model: str
     assembler: str = ""
 
@@ -75,7 +75,7 @@ TuningManifest = Manifest[TuningPart]
 
 
 def tuning_manifest(
-    gpu: Gpu, problem: Problem | KernelProblem, options: BenchOptions, model: str
+    gpu: Gpu, problem: Problem | KernelProblem, options: TrialOptions, model: str
 ) -> TuningManifest:
     """Return the manifest of tuning that begins now, on this host."""
     part = TuningPart(problem=problem, options=options, model=model, assembler=assembler_name())
@@ -83,7 +83,7 @@ def tuning_manifest(
 
 
 @dataclass(frozen=True)
-class InHand:
+class InProgress:
     """The variant that is being tried.
 
     Attributes:
@@ -95,7 +95,7 @@ class InHand:
 
     number: int
     variant: Variant | Configuration
-    settings: GpuSettings = UNSET
+    settings: GpuSettings = DEFAULT_SETTINGS
     before: int = 0
 
     @property
@@ -180,8 +180,8 @@ class TuningFolder:
         Raises:
             InputError: The file cannot be written.
         """
-        held = InHand(len(self.trials), candidate.variant, candidate.settings, before)
-        write_text(self.path / IN_HAND, codec.to_text(held))
+        held = InProgress(len(self.trials), candidate.variant, candidate.settings, before)
+        write_text(self.path / IN_PROGRESS, codec.to_text(held))
 
     def add(self, trial: Trial) -> None:
         """Keep one trial; it is on the disk when this returns.
@@ -253,7 +253,7 @@ class TuningFolder:
 
     def _nothing_in_hand(self) -> None:
         with writing(self.path):
-            (self.path / IN_HAND).unlink(missing_ok=True)
+            (self.path / IN_PROGRESS).unlink(missing_ok=True)
 
 
 def _over_limit(trial: Trial, gpu: GpuInfo) -> Trial:

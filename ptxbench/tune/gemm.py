@@ -7,7 +7,7 @@ from ptxbench.devices.base import Bytes, Gpu, Launch
 from ptxbench.tune.check import Checker, Correct
 from ptxbench.tune.estimate import modelled_clock_mhz, modelled_time_s, work_of
 from ptxbench.tune.kernel import Kernel, Refused, build_kernel, operand_matrices
-from ptxbench.tune.subject import Foreseen
+from ptxbench.tune.tunable_kernel import Prediction
 from ptxbench.tune.variant import Problem, Variant
 
 
@@ -35,11 +35,11 @@ class Gemm:
         """Return "": the templates are ptxbench's own."""
         return ""
 
-    def foresee(self, kernel: Kernel, info: GpuInfo) -> Foreseen:
+    def predict(self, kernel: Kernel, info: GpuInfo) -> Prediction:
         """Return work by the tiles, and the time by a model of the GEMM."""
         clock_mhz = modelled_clock_mhz(info)
         time_s = modelled_time_s(kernel, self.problem, info.sm_count, clock_mhz)
-        return Foreseen(work_of(kernel, self.problem), time_s, float(self.problem.flops))
+        return Prediction(work_of(kernel, self.problem), time_s, float(self.problem.flops))
 
     def check(self, gpu: Gpu, kernel: Kernel) -> tuple[Correct, str]:
         """Compare the product of a small problem with numpy's; see `Checker`."""

@@ -20,7 +20,7 @@ from ptxbench.storage.codec import Place
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import require_no_run
 from ptxbench.tune.check import Correct
-from ptxbench.tune.folder import IN_HAND, InHand, TuningFolder
+from ptxbench.tune.folder import IN_PROGRESS, InProgress, TuningFolder
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuned, Tuning, tune
@@ -42,7 +42,7 @@ def search_work(
         lambda _: command((path / MANIFEST).exists()),
         log=log,
         blame=_blame(path, limit_s),
-        watchdog=Watchdog(path / IN_HAND, limit_s),
+        watchdog=Watchdog(path / IN_PROGRESS, limit_s),
     )
 
 
@@ -73,9 +73,9 @@ def _tried(path: Path) -> int:
 
 def _blame_in_progress(path: Path, reason: str, status: TrialStatus) -> str:
     """Keep the variant in progress as failed and return its name; "" where there is none."""
-    if not (path / IN_HAND).exists():
+    if not (path / IN_PROGRESS).exists():
         return ""
-    held = codec.decode(InHand, codec.read_json(path / IN_HAND), Place(path / IN_HAND))
+    held = codec.decode(InProgress, codec.read_json(path / IN_PROGRESS), Place(path / IN_PROGRESS))
     folder = TuningFolder.reopen(path)
     try:
         if held.name in folder.trials and not held.before:

@@ -18,7 +18,7 @@ from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies, OpcodeEnergy
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import LINE_BYTES, Access, Activity, KernelWork, Level
-from ptxbench.tune.candidate import UNSET
+from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.estimate import EnergyRange, Work
 
 
@@ -65,7 +65,7 @@ class ModelEnergy:
         return self._machine
 
     def energy_j(
-        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = UNSET
+        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = DEFAULT_SETTINGS
     ) -> EnergyRange:
         """Return the energy of one launch; where the power cap holds the clock down, at that clock.
 

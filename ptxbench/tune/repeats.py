@@ -66,7 +66,7 @@ class Repeatable(Protocol):
 R = TypeVar("R", bound=Repeatable)
 
 
-def measure_again(first: R, measure: Callable[[int], R]) -> tuple[list[R], R | None]:
+def repeat_measurement(first: R, measure: Callable[[int], R]) -> tuple[list[R], R | None]:
     """Measure something again; a third decides where the second contradicts the first, or failed.
 
     Args:

@@ -11,17 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.tune.bench import Bench
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Objective, Pruning, ranked
 from ptxbench.tune.outcome import TrialStatus
-from ptxbench.tune.repeats import FIRST, measure_again, repeat_first
+from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
 from ptxbench.tune.space import Space
-from ptxbench.tune.subject import Built as BuiltKernel
-from ptxbench.tune.subject import Point, Subject
 from ptxbench.tune.trial import Trial
+from ptxbench.tune.tunable_kernel import Built as BuiltKernel
+from ptxbench.tune.tunable_kernel import Point, TunableKernel
+from ptxbench.tune.variant_runner import VariantRunner
 
 # Kernels that are built before the first of them runs.
 _GROUP = 64
@@ -41,7 +41,7 @@ class Evaluator:
     """Tries variants; one that the folder holds is not tried again.
 
     Attributes:
-        bench: Where they are tried.
+        runner: Where they are tried.
         folder: Where trials are kept.
         budget: How many trials the folder may come to hold.
         jobs: Assemblers at once.
@@ -54,7 +54,7 @@ class Evaluator:
 
     def __init__(
         self,
-        bench: Bench,
+        runner: VariantRunner,
         folder: TuningFolder,
         budget: int,
         jobs: int = 0,
@@ -62,7 +62,7 @@ class Evaluator:
         pruning: Pruning | None = None,
         apply: Callable[[GpuSettings], None] = lambda _: None,
     ) -> None:
-        self.bench = bench
+        self.runner = runner
         self.folder = folder
         self.budget = budget
         self.jobs = jobs or os.cpu_count() or 1
@@ -92,7 +92,7 @@ class Evaluator:
         held = self.folder.trials
         wanted = [c for c in candidates if c.name not in held][: max(0, self.budget - len(held))]
         chosen = {c.name for c in wanted}
-        subject, target = self.bench.subject, self.bench.gpu.info.target
+        subject, target = self.runner.subject, self.runner.gpu.info.target
         builds = build_candidates(subject, wanted, target, self.jobs)
         objection = _only_timed if timed_only else self._objection
         for candidate in candidates:
@@ -100,7 +100,9 @@ class Evaluator:
                 built = next(builds)
                 self.folder.begin(candidate)
                 self._apply(candidate.settings)
-                trial = self.bench.measure(built.kernel, built.wall_s, objection, settings=candidate.settings)
+                trial = self.runner.measure(
+                    built.kernel, built.wall_s, objection, settings=candidate.settings
+                )
                 key = subject.source_key(candidate.variant, target)
                 self.folder.add(replace(trial, sampled=sampled, source_key=key))
                 self._show(len(held), self.budget, candidate.name)
@@ -146,7 +148,7 @@ class Evaluator:
 
     def _again(self, name: str) -> None:
         """Measure a variant that has one energy again, and keep its measurements as one."""
-        counted, failed = measure_again(self.folder.trials[name], self._measured(name))
+        counted, failed = repeat_measurement(self.folder.trials[name], self._measured(name))
         if failed and len(counted) == 1:
             self.folder.add(replace(failed, reason=f"measured again: {failed.reason}"))
         else:
@@ -155,13 +157,13 @@ class Evaluator:
 
     def _measured(self, name: str) -> Callable[[int], Trial]:
         """Return what measures a variant that was tried, given how often that was."""
-        subject, held = self.bench.subject, self.folder.trials[name]
-        built = _built(subject, held.variant, self.bench.gpu.info.target)
+        subject, held = self.runner.subject, self.folder.trials[name]
+        built = _built(subject, held.variant, self.runner.gpu.info.target)
         self._apply(held.settings)
 
         def measure(before: int) -> Trial:
             self.folder.begin(held.candidate, before)
-            trial = self.bench.measure(built.kernel, built.wall_s, settings=held.settings)
+            trial = self.runner.measure(built.kernel, built.wall_s, settings=held.settings)
             return replace(trial, sampled=held.sampled, source_key=held.source_key)
 
         return measure
@@ -174,7 +176,7 @@ def _only_timed(trial: Trial) -> str:  # noqa: ARG001
     return f"its estimate is not among the first {FIRST}, whose power is measured"
 
 
-def build_ahead(subject: Subject, variants: Sequence[Point], target: str, jobs: int) -> Iterator[Built]:
+def build_ahead(subject: TunableKernel, variants: Sequence[Point], target: str, jobs: int) -> Iterator[Built]:
     """Yield kernels in the order of the variants, built in groups of many at a time.
 
     A group is built before its first kernel is handed out: threads that go on building would hold up the
@@ -190,7 +192,7 @@ def build_ahead(subject: Subject, variants: Sequence[Point], target: str, jobs: 
 
 
 def build_candidates(
-    subject: Subject, candidates: Sequence[Candidate], target: str, jobs: int
+    subject: TunableKernel, candidates: Sequence[Candidate], target: str, jobs: int
 ) -> Iterator[Built]:
     """Yield the kernels of candidates in their order; candidates of one variant in a group share a build.
 
@@ -226,7 +228,7 @@ def search_by_estimate(
 
     Args:
         space: The search space.
-        evaluator: Tries them; its bench has a model.
+        evaluator: Tries them; its runner has a model.
         goal: What is made small.
         seed: Of the choice of candidates.
         candidates: How many variants are built and predicted, drawn at random.
@@ -236,7 +238,7 @@ def search_by_estimate(
     """
     generator = random.Random(seed)  # noqa: S311
     drawn = generator.sample(space.candidates, min(candidates, len(space.candidates)))
-    predicted = predict_candidates(drawn, evaluator.bench, evaluator.jobs, show)
+    predicted = predict_candidates(drawn, evaluator.runner, evaluator.jobs, show)
     best_first = [trial.candidate for trial in ranked(predicted, goal)]
     # Those of whose energy the code tells nothing come last.
     placed = {candidate.name for candidate in best_first}
@@ -252,26 +254,26 @@ def search_by_estimate(
 
 
 def predict_candidates(
-    candidates: Sequence[Candidate], bench: Bench, jobs: int, show: Show = lambda *_: None
+    candidates: Sequence[Candidate], runner: VariantRunner, jobs: int, show: Show = lambda *_: None
 ) -> list[Trial]:
     """Build candidates and predict each one's time and energy; nothing runs.
 
     Args:
         candidates: Those to predict.
-        bench: Where they would be tried; it has a model.
+        runner: Where they would be tried; it has a model.
         jobs: Assemblers at once; 0 for as many as there are processors.
         show: Called with how many are predicted, how many there are, and which is in hand.
     """
     predicted: list[Trial] = []
     jobs = jobs or os.cpu_count() or 1
-    builds = build_candidates(bench.subject, candidates, bench.gpu.info.target, jobs)
+    builds = build_candidates(runner.subject, candidates, runner.gpu.info.target, jobs)
     for candidate, built in zip(candidates, builds, strict=True):
-        predicted.append(bench.predict(built.kernel, built.wall_s, candidate.settings))
+        predicted.append(runner.predict(built.kernel, built.wall_s, candidate.settings))
         show(len(predicted), len(candidates), candidate.name)
     return predicted
 
 
-def _built(subject: Subject, variant: Point, target: str) -> Built:
+def _built(subject: TunableKernel, variant: Point, target: str) -> Built:
     began_s = time.perf_counter()
     kernel = subject.build(variant, target)
     return Built(kernel, time.perf_counter() - began_s)

@@ -95,13 +95,13 @@ class TuningOptions(SeedOptions, SampleOptions, SearchOptions):
             InputError: There is no such table.
         """
         from ptxbench.storage.shipped import find_table
-        from ptxbench.tune.bench import BenchOptions
         from ptxbench.tune.tuning import Tuning
+        from ptxbench.tune.variant_runner import TrialOptions
 
         return Tuning(
             problem=problem,
             goal=self._goal(),
-            options=BenchOptions(power=self.measure == "energy", window_s=self.window_s, seed=self.seed or 0),
+            options=TrialOptions(power=self.measure == "energy", window_s=self.window_s, seed=self.seed or 0),
             strategy=self.strategy or "",
             budget=self.budget,
             candidates=self.candidates,

@@ -15,7 +15,7 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.storage.file_errors import read_text
-from ptxbench.tune.candidate import UNSET, Candidate
+from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.filters import Bounds, misfit, shape_faults
 from ptxbench.tune.problem import KernelProblem
@@ -64,7 +64,7 @@ class Space:
     target: str
     variants: tuple[Variant | Configuration, ...]
     rejected: tuple[tuple[str, int], ...]
-    settings: tuple[GpuSettings, ...] = (UNSET,)
+    settings: tuple[GpuSettings, ...] = (DEFAULT_SETTINGS,)
 
     @property
     def parameters(self) -> tuple[str, ...]:

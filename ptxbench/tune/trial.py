@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.tune.candidate import UNSET, Candidate, name_of
+from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate, name_of
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import EnergyModel, OpcodeCount, Work, work_by_tiles
@@ -98,7 +98,7 @@ class Trial(PowerOutcome):
     flops: float = _NAN
     foreseen_j: float = _NAN
     sampled: bool = False
-    settings: GpuSettings = UNSET
+    settings: GpuSettings = DEFAULT_SETTINGS
     source_key: str = ""
 
     @property

@@ -18,7 +18,6 @@ from ptxbench.model.default_table import default_table
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.shipped import SHIPPED
-from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.blocks.search import search_blocks
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.clocks.axes import SettingAxes, settings_of
@@ -34,10 +33,11 @@ from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.space import USUAL, Space, load_axes, search_space
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.strategies import require_strategy, search_by_strategy
-from ptxbench.tune.subject import Point, Subject
 from ptxbench.tune.trial import Trial
+from ptxbench.tune.tunable_kernel import Point, TunableKernel
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import Core, Problem
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 TIMED, BY_ESTIMATE, AT_RANDOM, BY_BLOCKS = "timed", "estimate", "random", "guerreiro"
 
@@ -73,7 +73,7 @@ class Tuning:
 
     problem: Problem | KernelSpec
     goal: Goal
-    options: BenchOptions = field(default_factory=BenchOptions)
+    options: TrialOptions = field(default_factory=TrialOptions)
     strategy: str = ""
     budget: int = 50
     candidates: int = 256
@@ -160,7 +160,7 @@ def tune(
     with settings_of(gpu, tuning.axes, say, allowed=tuning.allow_settings) as set_to:
         space = replace(space, settings=set_to.settings)
         folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
-        bench = Bench(
+        runner = VariantRunner(
             gpu,
             subject,
             options,
@@ -168,11 +168,11 @@ def tune(
             full_memory_mhz=set_to.full_memory_mhz,
             before=folder.trials.values(),
         )
-        evaluator = Evaluator(bench, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
+        evaluator = Evaluator(runner, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
         try:
             _require_same_sources(folder, evaluator)
             if library is not None:
-                library(folder, bench.source)
+                library(folder, runner.source)
             if tuning.variants:
                 named = [Candidate(variant, one) for variant in chosen for one in space.settings]
                 evaluator.budget = max(evaluator.budget, len(folder.trials) + len(named))
@@ -184,9 +184,9 @@ def tune(
                 _search(strategy, space, evaluator, goal, tuning, show)
             evaluator.repeat_first(goal)
             if library is not None:
-                library(folder, bench.source)
+                library(folder, runner.source)
         finally:
-            folder.require(bench.source)
+            folder.require(runner.source)
             folder.close()
     trials, scale = folder.believed()
     best, front = ranked(trials, goal), pareto_front(trials)
@@ -228,7 +228,7 @@ def _search(
     show: Callable[[int, int, str], None],
 ) -> None:
     """Search by a strategy that takes clocks as it takes any other axis."""
-    subject, seed = evaluator.bench.subject, tuning.options.seed
+    subject, seed = evaluator.runner.subject, tuning.options.seed
     if strategy in (TIMED, BY_ESTIMATE):
         timed = strategy == TIMED
         search_by_estimate(space, evaluator, goal, seed, tuning.candidates, show, tuning.sample, timed=timed)
@@ -272,7 +272,7 @@ def tune_sizes(
     return tuple(found)
 
 
-def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[Subject, Space]:
+def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[TunableKernel, Space]:
     """Return what has the variants, and the variants.
 
     Raises:
@@ -294,7 +294,7 @@ def _require_same_sources(folder: TuningFolder, evaluator: Evaluator) -> None:
         InputError: A file that nvcc includes, or a flag that it has from the environment, is another one.
         ToolError: nvcc is missing.
     """
-    subject, target = evaluator.bench.subject, evaluator.bench.gpu.info.target
+    subject, target = evaluator.runner.subject, evaluator.runner.gpu.info.target
     held = {one.variant.name: one for one in folder.trials.values() if one.source_key}
     with ThreadPoolExecutor(evaluator.jobs) as pool:
         keys = pool.map(lambda one: subject.source_key(one.variant, target), held.values())
@@ -338,13 +338,13 @@ def _library(gpu: Gpu, tuning: Tuning) -> Callable[[TuningFolder, SourceCheck], 
     return measure
 
 
-def goal_for(goal: Goal, subject: Subject) -> Goal:
+def goal_for(goal: Goal, subject: TunableKernel) -> Goal:
     """Return the goal with what the kernel itself says of a trial."""
     metric = subject.metric if isinstance(subject, UserKernel) else None
     return replace(goal, flops=lambda trial: trial.flops_of(subject.problem), metric=metric)
 
 
-def pattern_of(subject: Subject, tuning: Tuning) -> str:
+def pattern_of(subject: TunableKernel, tuning: Tuning) -> str:
     """Return the operand pattern: a user's arrays say their own."""
     return subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
 

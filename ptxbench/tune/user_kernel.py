@@ -51,8 +51,8 @@ from ptxbench.tune.spec import (
     Shape,
     StoredReference,
 )
-from ptxbench.tune.subject import Foreseen
 from ptxbench.tune.trial import Trial
+from ptxbench.tune.tunable_kernel import Prediction
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_BLOCK = (1024, 1024, 64)
@@ -203,7 +203,7 @@ class UserKernel:
             self._reference_key = variant_source(checked, self.spec.sizes, target).key if checked else ""
         return keys[variant.name][:_KEY_DIGITS] + self._reference_key[:_KEY_DIGITS]
 
-    def foresee(self, kernel: BuiltKernel, info: GpuInfo) -> Foreseen:
+    def predict(self, kernel: BuiltKernel, info: GpuInfo) -> Prediction:
         """Return executed instructions by the control flow, bytes as the specification says, and a time.
 
         The time is the busiest pipe's, with what a warp waits for its own results, or that of the bytes on
@@ -211,7 +211,7 @@ class UserKernel:
         """
         flops = self._figure(self.spec.flops, kernel.values)
         if not kernel.per_thread:
-            return Foreseen(None, flops=flops)
+            return Prediction(None, flops=flops)
         blocks, threads = math.prod(kernel.sizes.grid), kernel.sizes.threads
         executed = tuple(
             OpcodeCount(opcode, round(n * blocks * threads))
@@ -231,7 +231,7 @@ class UserKernel:
                 time_s,
                 work.l2_bytes / (sm.l2_bytes_per_cycle * info.sm_count * clock_mhz * 1e6),
             )
-        return Foreseen(work, time_s, flops)
+        return Prediction(work, time_s, flops)
 
     def check(self, gpu: Gpu, kernel: BuiltKernel) -> tuple[Correct, str]:
         """Run the whole problem once and compare each array that it writes with the reference.

@@ -43,9 +43,9 @@ from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.devices.replay import ReplayGpu
+from ptxbench.experiment.build import Preparer
+from ptxbench.experiment.built_kernels import Prepared
 from ptxbench.experiment.plan import plan_subjects
-from ptxbench.experiment.prepare import Preparer
-from ptxbench.experiment.prepared import Prepared
 from ptxbench.report.diff import agreement, diff_rows
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role, TableRow, TrialRecord

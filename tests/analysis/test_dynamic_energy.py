@@ -7,7 +7,7 @@ from scipy import stats
 
 from ptxbench.analysis.drift import NO_STEPS, Drift
 from ptxbench.analysis.dynamic_energy import dynamic_row, solve_dynamic
-from ptxbench.analysis.loop_energy import Common
+from ptxbench.analysis.loop_energy import RunCalibration
 from ptxbench.analysis.overhead import Alike
 from ptxbench.analysis.static_power import StaticPower, fit_static
 from ptxbench.analysis.variance import NO_PRIOR, ScatterPrior
@@ -70,12 +70,12 @@ def subject_for(records):
 
 def solved(records, static=STATIC, scatter=NO_PRIOR):
     unit = subject_for(records)
-    return solve_dynamic(unit, trials_of(records, unit), Common(static, scatter))
+    return solve_dynamic(unit, trials_of(records, unit), RunCalibration(static, scatter))
 
 
 def row_of(records, static=STATIC, **more):
     unit = subject_for(records)
-    return dynamic_row(unit, trials_of(records, unit), Common(static, **more), SMS)
+    return dynamic_row(unit, trials_of(records, unit), RunCalibration(static, **more), SMS)
 
 
 def of_role(records, role, **change):
@@ -123,7 +123,7 @@ def test_a_loop_whose_clock_dipped_in_every_trial_may_be_a_step_of_the_supply_of
 
     def result_of(ids, drift=NO_STEPS):
         return solve_dynamic(
-            unit, trials_of(records, unit), Common(STATIC, drift=drift, dipped=ids, drift_step=0.012)
+            unit, trials_of(records, unit), RunCalibration(STATIC, drift=drift, dipped=ids, drift_step=0.012)
         )
 
     result = result_of(dipped)
@@ -149,7 +149,7 @@ def test_where_as_many_trials_are_set_aside_as_count_the_wrong_ones_may_count(ro
 
     def doubt(aside, misfits=0):
         unsure, wrong = (frozenset(r.trial_id for r in of_role[:n]) for n in (aside, misfits))
-        common = Common(STATIC, drift=Drift(unsure=unsure, misfits=wrong), minority_error=0.004)
+        common = RunCalibration(STATIC, drift=Drift(unsure=unsure, misfits=wrong), minority_error=0.004)
         found = solve_dynamic(unit, trials_of(records, unit), common)
         return found.drift_pj.standard_error, role in found.too_few
 
@@ -172,14 +172,14 @@ def test_a_round_whose_level_is_known_less_well_counts_less():
     vague = next(r for r in records if r.role is Role.TARGET)
     # All power is fed: a level as uncertain as the noise of a trial halves what the trial counts for.
     drift = Drift(trial_error={vague.trial_id: noise}, noise=noise)
-    result = solve_dynamic(unit, trials_of(records, unit), Common(STATIC, drift=drift))
+    result = solve_dynamic(unit, trials_of(records, unit), RunCalibration(STATIC, drift=drift))
     assert result.energy_pj.mean == pytest.approx((0.5 * 11.9 + 12.1) / 1.5)
     # Away by 2/3 and 1/3 of 0.2 pJ, over a degree of freedom and the weights' sum.
     variance = (0.5 * (0.4 / 3) ** 2 + (0.2 / 3) ** 2) / 1.5
     assert result.energy_pj.ci95 == pytest.approx(12.706 * math.sqrt(variance), rel=1e-4)
     # Where a trial counts that should not, all do alike.
     both = frozenset(r.trial_id for r in records if r.role is Role.TARGET)
-    mixed = Common(STATIC, drift=replace(drift, unsure=both))
+    mixed = RunCalibration(STATIC, drift=replace(drift, unsure=both))
     assert solve_dynamic(unit, trials_of(records, unit), mixed).energy_pj.mean == pytest.approx(12.0)
 
 
@@ -239,7 +239,7 @@ def test_two_rounds_are_enough_where_other_kernels_say_how_little_they_scatter()
     unit = subject_for(records)
 
     def lacks(variance):
-        common = replace(Common(STATIC), scatter=ScatterPrior(variance, 8.0, 400.0))
+        common = replace(RunCalibration(STATIC), scatter=ScatterPrior(variance, 8.0, 400.0))
         return solve_dynamic(unit, trials_of(records, unit), common).lacks(within(0.02), 6)
 
     assert solved(records).lacks(within(0.02), 6) == {Role.TARGET}
@@ -255,7 +255,7 @@ def test_a_row_of_which_half_the_trials_are_set_aside_is_not_precise(role):
     unit = subject_for(records)
 
     def result(set_aside):
-        common = Common(STATIC, drift=Drift(unsure=frozenset(set_aside)))
+        common = RunCalibration(STATIC, drift=Drift(unsure=frozenset(set_aside)))
         return solve_dynamic(unit, trials_of(records, unit), common)
 
     assert not result(of_role[:1]).lacks(within(0.01), 6)
@@ -444,7 +444,7 @@ def test_cycles_are_an_sms_time_however_many_blocks_share_it():
     plain = rounds(12.0, 12.0)
     waves = [replace(r, grid=48 * SMS, elapsed_s=48 * r.elapsed_s) for r in plain]
     row, same = (
-        dynamic_row(subject_for(r), trials_of(r, subject_for(r)), Common(STATIC), SMS)
+        dynamic_row(subject_for(r), trials_of(r, subject_for(r)), RunCalibration(STATIC), SMS)
         for r in ([replace(t, cycles=round(1.98e9 * t.elapsed_s)) for t in plain], waves)
     )
     assert row.cycles > 0
@@ -454,7 +454,7 @@ def test_cycles_are_an_sms_time_however_many_blocks_share_it():
 def test_an_overhead_loop_on_other_values_leaves_more_open():
     """Where a run of before shared a loop of another kind of row, 3% of its energy are open."""
     records = rounds(12.0, 12.01, 11.99)
-    common = Common(STATIC, other_values_error=0.03)
+    common = RunCalibration(STATIC, other_values_error=0.03)
     at = subject_for(records)
     own = trials_of(records, at)
     name = at.overhead_name(Role.OVERHEAD, SMS, BLOCK)

@@ -9,7 +9,7 @@ from ptxbench.analysis.source_reach import source_reach, source_verdict, use_ver
 from ptxbench.core.estimate import Estimate
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.characterize.call_cost import CallCost
-from ptxbench.sensors.characterize.probe import SourceProbe
+from ptxbench.sensors.characterize.probe import SensorCharacterization
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage.doctor_file import State
 
@@ -17,7 +17,7 @@ from ptxbench.storage.doctor_file import State
 def probe(source=SourceName.USAGE, averaging_s=1.0, refresh_s=0.1, noise_w=0.5, idle_w=120.0, note=""):
     sensor = SensorDescription(source, refresh_s, averaging_s, 0.004, 0.001, "measured")
     nothing = Estimate(0.0, 0.0)
-    return SourceProbe(
+    return SensorCharacterization(
         sensor=sensor,
         refresh_s=Estimate(refresh_s, 0.0),
         averaging_s=Estimate(averaging_s, 0.0),

@@ -7,7 +7,7 @@ from fakes import run as fake
 from fakes.measuring import trial
 
 from ptxbench.analysis.drift import NO_STEPS
-from ptxbench.analysis.loop_energy import Common, pass_energy_pj, shared_by
+from ptxbench.analysis.loop_energy import RunCalibration, pass_energy_pj, shared_by
 from ptxbench.analysis.static_power import fit_static
 from ptxbench.analysis.thermal_slope import busy_static
 from ptxbench.core.status import Status
@@ -69,10 +69,12 @@ def test_a_kernel_that_came_at_other_temperatures_has_one_energy():
     records = a_run(noise=1e-7)
     for kernel in (0, 19):
         energies = [
-            pass_energy_pj(r, Common(found(records))) for r in records if r.subject == f"kernel {kernel}"
+            pass_energy_pj(r, RunCalibration(found(records)))
+            for r in records
+            if r.subject == f"kernel {kernel}"
         ]
         assert np.ptp(energies) < 1e-5 * np.mean(energies)
-    left_in = Common(fit_static(records))
+    left_in = RunCalibration(fit_static(records))
     energies = [pass_energy_pj(r, left_in) for r in records if r.subject == "kernel 0"]
     assert np.ptp(energies) > 5e-3 * np.mean(energies)
 

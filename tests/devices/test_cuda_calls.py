@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import Kernel, build_kernel
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.space import search_space
 from ptxbench.tune.variant import DType, Problem
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 pytestmark = pytest.mark.gpu
 
@@ -30,10 +30,10 @@ def gpu():
 def test_variants_drawn_at_random_are_right(gpu, dtype):
     problem = Problem(dtype, 1024, 1024, 1024)
     space = search_space(problem, gpu.info.target)
-    bench = Bench(gpu, Gemm(problem), BenchOptions(power=False), None)
+    runner = VariantRunner(gpu, Gemm(problem), TrialOptions(power=False), None)
     for variant in random.Random(7).sample(space.variants, 12):
         built = build_kernel(variant, gpu.info.target)
-        trial = bench.measure(built)
+        trial = runner.measure(built)
         if isinstance(built, Kernel):
             assert trial.correct is Correct.YES, (variant.name, trial.status, trial.reason)
             assert trial.time_s > 0
@@ -42,7 +42,7 @@ def test_variants_drawn_at_random_are_right(gpu, dtype):
 def test_power_of_launches_back_to_back(gpu):
     problem = Problem(DType.F32, 2048, 2048, 2048)
     variant = search_space(problem, gpu.info.target).variants[0]
-    trial = Bench(gpu, Gemm(problem), BenchOptions(window_s=0.5), None).measure(
+    trial = VariantRunner(gpu, Gemm(problem), TrialOptions(window_s=0.5), None).measure(
         build_kernel(variant, gpu.info.target)
     )
     assert trial.status is TrialStatus.OK, trial.reason

@@ -33,7 +33,7 @@ class Once(Protocol, Measurement):
     def measure(self, batch, *, more_follow, is_last):
         for prepared in batch:
             kernel = prepared.kernel(Role.TARGET, 132, 256)
-            self.state.bench.trial(self.state.bench.calibrated(kernel, 0.5), 0)
+            self.state.runner.trial(self.state.runner.calibrated(kernel, 0.5), 0)
 
     def solve(self, subjects, records, gpu):
         last = {name: trials[-1] for name, trials in by_subject(records).items()}

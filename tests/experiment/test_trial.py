@@ -1,13 +1,13 @@
 from dataclasses import replace
 
 import pytest
-from fakes.measuring import SMS, WatchedGpu, asked, opened_bench, prepared
+from fakes.measuring import SMS, WatchedGpu, asked, opened_runner, prepared
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.experiment.session import resume_run, start_run
-from ptxbench.experiment.trial import Bench
+from ptxbench.experiment.trial import Runner
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role
 
@@ -18,10 +18,10 @@ def gpu():
 
 
 @pytest.fixture
-def bench(gpu, tmp_path):
-    bench, folder = opened_bench(gpu, tmp_path / "run")
+def runner(gpu, tmp_path):
+    runner, folder = opened_runner(gpu, tmp_path / "run")
     with folder:
-        yield bench
+        yield runner
 
 
 def kernel(role=Role.TARGET, iterations=1_000_000):
@@ -36,7 +36,7 @@ def test_a_trial_is_kept_with_its_trace_before_it_is_told(gpu, tmp_path):
             seen.append((record.trial_id, reader.record(record.trial_id)))
 
     with start_run(gpu, asked("fma.rn.f32"), tmp_path / "run") as folder:
-        record = Bench(gpu, folder, choose_sensor(gpu, None), on_trial).trial(kernel(), 0)
+        record = Runner(gpu, folder, choose_sensor(gpu, None), on_trial).trial(kernel(), 0)
         trace = folder.trace(record.trial_id)
     assert seen == [("fma.rn.f32/O3/dynamic/random/target/0", record)]
     assert record.status is Status.OK
@@ -44,39 +44,39 @@ def test_a_trial_is_kept_with_its_trace_before_it_is_told(gpu, tmp_path):
     assert len(trace.series) == len(gpu.sensors) + 1
 
 
-def test_a_held_trial_is_not_run_again(bench, gpu):
+def test_a_held_trial_is_not_run_again(runner, gpu):
     told = []
-    first = bench.trial(kernel(), 0)
-    again = Bench(gpu, bench.folder, bench.sensor, told.append)
+    first = runner.trial(kernel(), 0)
+    again = Runner(gpu, runner.folder, runner.sensor, told.append)
     assert again.trial(kernel(iterations=5), 0) == first
     assert gpu.trials == [first.trial_id]
     assert told == []
 
 
-def test_a_subject_is_warmed_up_once_and_only_before_a_trial_that_runs(bench, gpu):
-    bench.calibrated(kernel(iterations=0), 0.5)
+def test_a_subject_is_warmed_up_once_and_only_before_a_trial_that_runs(runner, gpu):
+    runner.calibrated(kernel(iterations=0), 0.5)
     assert gpu.warm_ups == []  # the short trials need none
-    bench.trial(kernel(), 0)
-    bench.trial(kernel(Role.OVERHEAD), 0)
-    bench.trial(kernel(), 1)
+    runner.trial(kernel(), 0)
+    runner.trial(kernel(Role.OVERHEAD), 0)
+    runner.trial(kernel(), 1)
     assert gpu.warm_ups == ["fma.rn.f32/O3/dynamic/random/warm-up"]
     assert gpu.launched[-4].trial_id == gpu.warm_ups[0]
     assert gpu.launched[-4].iterations == gpu.launched[-3].iterations
 
-    resumed = Bench(gpu, bench.folder, bench.sensor)
+    resumed = Runner(gpu, runner.folder, runner.sensor)
     resumed.trial(kernel(), 0)
     assert len(gpu.warm_ups) == 1  # held: nothing to warm for
     resumed.trial(kernel(), 2)
     assert len(gpu.warm_ups) == 2
-    assert bench.folder.record(gpu.warm_ups[0]) is None
+    assert runner.folder.record(gpu.warm_ups[0]) is None
 
 
 @pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
 @pytest.mark.parametrize("window_s", [0.02, 1.5])
-def test_calibration_fills_the_window(bench, role, window_s):
-    found = bench.calibrated(kernel(role, 0), window_s)
-    assert bench.trial(found, 0).elapsed_s == pytest.approx(window_s, rel=0.02)
-    assert all(record.repeat < 0 for record in bench.folder.records()[:-1])
+def test_calibration_fills_the_window(runner, role, window_s):
+    found = runner.calibrated(kernel(role, 0), window_s)
+    assert runner.trial(found, 0).elapsed_s == pytest.approx(window_s, rel=0.02)
+    assert all(record.repeat < 0 for record in runner.folder.records()[:-1])
 
 
 class SlowHostGpu(WatchedGpu):
@@ -95,51 +95,51 @@ class SlowHostGpu(WatchedGpu):
 def test_what_a_launch_takes_beside_its_loop_does_not_shorten_the_window(tmp_path, slow_launches):
     gpu = SlowHostGpu()
     gpu.slow_launches = slow_launches
-    bench, folder = opened_bench(gpu, tmp_path / "run")
+    runner, folder = opened_runner(gpu, tmp_path / "run")
     with folder:
-        found = bench.calibrated(kernel(iterations=0), 0.34)
-        assert bench.trial(found, 0).elapsed_s == pytest.approx(0.34, rel=0.03)
+        found = runner.calibrated(kernel(iterations=0), 0.34)
+        assert runner.trial(found, 0).elapsed_s == pytest.approx(0.34, rel=0.03)
 
 
-def test_calibration_of_a_later_attempt_does_not_take_the_first_ones_trials(bench, gpu):
+def test_calibration_of_a_later_attempt_does_not_take_the_first_ones_trials(runner, gpu):
     half = replace(kernel(iterations=0), grid=1)
-    first = bench.calibrated(kernel(iterations=0), 0.5)
+    first = runner.calibrated(kernel(iterations=0), 0.5)
     runs = len(gpu.trials)
-    second = bench.calibrated(half, 0.5, first=1000)
+    second = runner.calibrated(half, 0.5, first=1000)
     assert len(gpu.trials) > runs
-    assert {r.repeat for r in bench.folder.records() if r.grid == 1} <= set(range(-1006, -1000))
-    assert bench.trial(replace(second, grid=1), 1000).grid == 1
-    assert first.iterations == bench.calibrated(kernel(iterations=0), 0.5).iterations
+    assert {r.repeat for r in runner.folder.records() if r.grid == 1} <= set(range(-1006, -1000))
+    assert runner.trial(replace(second, grid=1), 1000).grid == 1
+    assert first.iterations == runner.calibrated(kernel(iterations=0), 0.5).iterations
 
 
-def test_calibration_ends_the_same_way_from_held_trials(bench, gpu):
-    found = bench.calibrated(kernel(iterations=0), 0.5)
+def test_calibration_ends_the_same_way_from_held_trials(runner, gpu):
+    found = runner.calibrated(kernel(iterations=0), 0.5)
     runs = list(gpu.launched)
-    assert bench.calibrated(kernel(iterations=0), 0.5).iterations == found.iterations
+    assert runner.calibrated(kernel(iterations=0), 0.5).iterations == found.iterations
     assert gpu.launched == runs
 
 
-def test_a_kernel_that_cannot_run_is_a_trial_with_a_reason(bench, gpu):
+def test_a_kernel_that_cannot_run_is_a_trial_with_a_reason(runner, gpu):
     gpu.fails = lambda launch: launch.kernel == "overhead"
-    record = bench.trial(kernel(Role.OVERHEAD), 0)
+    record = runner.trial(kernel(Role.OVERHEAD), 0)
     assert record.status is Status.LAUNCH_FAILED
     assert "ILLEGAL_ADDRESS" in record.reason
-    assert bench.folder.record(record.trial_id) == record
-    assert bench.trial(kernel(), 0).status is Status.OK
+    assert runner.folder.record(record.trial_id) == record
+    assert runner.trial(kernel(), 0).status is Status.OK
 
 
-def test_calibration_of_a_kernel_that_cannot_run_gives_up_at_once(bench, gpu):
+def test_calibration_of_a_kernel_that_cannot_run_gives_up_at_once(runner, gpu):
     gpu.fails = lambda _: True
     with pytest.raises(LaunchError, match="ILLEGAL_ADDRESS"):
-        bench.calibrated(kernel(iterations=0), 0.5)
+        runner.calibrated(kernel(iterations=0), 0.5)
     assert len(gpu.launched) == 1
 
 
 def test_a_resumed_bench_goes_on_counting(gpu, tmp_path):
-    bench, folder = opened_bench(gpu, tmp_path / "run")
+    runner, folder = opened_runner(gpu, tmp_path / "run")
     with folder:
-        bench.trial(kernel(), 0)
+        runner.trial(kernel(), 0)
     with resume_run(gpu, asked(), tmp_path / "run", allow_other_board=False) as folder:
-        bench = Bench(gpu, folder, choose_sensor(gpu, None))
-        assert bench.trial(kernel(), 0).order == 0
-        assert bench.trial(kernel(), 1).order == 1
+        runner = Runner(gpu, folder, choose_sensor(gpu, None))
+        assert runner.trial(kernel(), 0).order == 0
+        assert runner.trial(kernel(), 1).order == 1

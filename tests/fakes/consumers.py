@@ -25,11 +25,11 @@ from ptxbench.experiment.roofline.point import RooflineOptions
 from ptxbench.experiment.roofline.result import work_out
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.manifest import read_run_manifest
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
+from ptxbench.tune.variant_runner import TrialOptions
 
 H200_MEMORY = find_profile("h200-memory")
 RTX2080TI = find_profile("rtx2080ti")
@@ -87,7 +87,7 @@ def _table(sources: Sources, trouble: Trouble) -> Given:
 def _tune(sources: Sources, trouble: Trouble) -> Given:
     # A refresh of 100 ms leaves three readings in the usual 0.4 s.
     window_s = 0.4 if SourceName.SAMPLES in sources else 1.0
-    tuning = Tuning(_spec(), Goal(Objective.ENERGY), BenchOptions(window_s=window_s), jobs=1)
+    tuning = Tuning(_spec(), Goal(Objective.ENERGY), TrialOptions(window_s=window_s), jobs=1)
     with tempfile.TemporaryDirectory() as place:
         found = tune(_gpu(H200, sources, trouble), tuning, Path(place, "t"))
     said = {one.name: tuple(filter(None, (one.reason, one.note))) for one in found.trials}

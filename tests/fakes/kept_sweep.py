@@ -10,12 +10,12 @@ from pathlib import Path
 from fakes.kept_nvml import open_kept
 from tune.fakes_kernel import AddingGpu, write_spec
 
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.clocks import axes as setting_axes
 from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
+from ptxbench.tune.variant_runner import TrialOptions
 
 CLOCKS_MHZ = (1980, 1500, 1005)
 # So many trials are done when it waits.
@@ -37,7 +37,7 @@ def main() -> None:
             sys.stdin.readline()
 
     axes = SettingAxes(Values(CLOCKS_MHZ), None, Values((500,)))
-    options = BenchOptions(window_s=0.1)
+    options = TrialOptions(window_s=0.1)
     tuning = Tuning(
         load_spec(write_spec(spec)), Goal(Objective.ENERGY), options, axes=axes, allow_settings=True
     )

@@ -19,12 +19,12 @@ from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.experiment.prepared import Prepared
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.experiment.session import start_run
-from ptxbench.experiment.trial import Bench
+from ptxbench.experiment.trial import Runner
 from ptxbench.sass.listing import parse_listing
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.storage.run_folder import RunFolder
@@ -35,13 +35,13 @@ THREADS = SMS * BLOCK
 STATIC_W = 120.0
 
 
-def prepared(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> Prepared:
+def prepared(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> BuiltKernels:
     module = built(name)
     row, level = module.instruction, module.opt_level
     loops = overhead_loops(row, parse_listing(module.listing))
     condition = Condition(level, protocol, Pattern.RANDOM)
     subject = Subject(row, condition, module.loop_check, tuple(loops.items()))
-    return Prepared(subject, module.cubin, operand_bytes(row, Pattern.RANDOM, 1))
+    return BuiltKernels(subject, module.cubin, operand_bytes(row, Pattern.RANDOM, 1))
 
 
 def subject(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> Subject:
@@ -129,6 +129,6 @@ def measured(gpu: object, path: Path, what: RunOptions, **callbacks: object) -> 
         return measure_table(gpu, folder, **callbacks)
 
 
-def opened_bench(gpu: object, path: Path) -> tuple[Bench, RunFolder]:
+def opened_runner(gpu: object, path: Path) -> tuple[Runner, RunFolder]:
     folder = start_run(gpu, asked("fma.rn.f32"), path)
-    return Bench(gpu, folder, choose_sensor(gpu, None)), folder
+    return Runner(gpu, folder, choose_sensor(gpu, None)), folder

@@ -11,12 +11,12 @@ from simulated_session import Hidden, Session
 from ptxbench.core.clock import VirtualClock
 from ptxbench.core.errors import InputError
 from ptxbench.meter.alignment import Basis, align, halves
-from ptxbench.meter.burst_code import align_by_bursts, burst_pattern, emit_burst, find_burst
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.coarse import best_match
 from ptxbench.meter.host import log_from_csv
 from ptxbench.meter.line import fit_line
 from ptxbench.meter.readers import read_meter
+from ptxbench.meter.sync_pulse import align_by_bursts, burst_pattern, emit_burst, find_burst
 
 CAPTURES = Path(__file__).parents[2] / "hw_validation" / "captures"
 SESSION = Session(Hidden(averaging_s=0.1), kernels=12)

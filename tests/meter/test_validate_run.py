@@ -13,7 +13,7 @@ from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
-from ptxbench.experiment.play_burst import record_burst
+from ptxbench.experiment.play_sync_pulse import record_burst
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import start_run

@@ -12,10 +12,10 @@ from tune.fakes_tune import SMALL, VARIANT, trial
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.folder import TuningFolder, tuning_manifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.variant import DType, Problem
+from ptxbench.tune.variant_runner import TrialOptions
 
 ROOT = Path(__file__).parents[2]
 LARGE = Problem(DType.F32, 4096, 4096, 4096)
@@ -51,7 +51,7 @@ def test_no_measurement_begins_after_its_time() -> None:
 
 
 def kept(path: Path, *trials: object) -> None:
-    manifest = tuning_manifest(SimulatedGpu(CAPPED), SMALL, BenchOptions(), "")
+    manifest = tuning_manifest(SimulatedGpu(CAPPED), SMALL, TrialOptions(), "")
     folder = TuningFolder.create(path, manifest)
     for one in trials:
         folder.add(one)

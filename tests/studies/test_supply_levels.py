@@ -10,7 +10,7 @@ from fakes.measuring import trial
 from fakes.script import load_script
 
 from ptxbench.analysis.drift import Drift
-from ptxbench.analysis.loop_energy import Common
+from ptxbench.analysis.loop_energy import RunCalibration
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.status import Status
@@ -43,7 +43,7 @@ def test_the_scatter_is_that_of_each_kernel_about_its_own_mean(supply_levels):
 
 def test_leakage_at_another_temperature_is_no_scatter(supply_levels):
     rounds = [round_of(0, 400.0), round_of(1, 405.0, temperature_c=55.0)]
-    free_w = supply_levels.leakage_free(Common(STATIC), lambda r: r.steady_power_w)
+    free_w = supply_levels.leakage_free(RunCalibration(STATIC), lambda r: r.steady_power_w)
     assert supply_levels.scatter_pct(rounds, free_w, ()) == pytest.approx(0.0)
 
 
@@ -51,7 +51,7 @@ def test_a_stretch_lasts_as_long_as_the_level(supply_levels):
     levels = [0.01, 0.0101, 0.0099, -0.005, -0.005, 0.0]
     rounds = [round_of(n, 400.0) for n in range(6)]
     drift = Drift(60.0, {r.trial_id: at for r, at in zip(rounds, levels, strict=True)})
-    found = supply_levels.stretches(rounds, Common(STATIC, drift=drift))
+    found = supply_levels.stretches(rounds, RunCalibration(STATIC, drift=drift))
     assert found.lengths == (3, 2, 1)
     assert found.steps == pytest.approx((-0.015, 0.005))
 
@@ -68,7 +68,7 @@ def test_steps_are_told_with_their_temperatures(supply_levels):
         unsure=frozenset({unsure.trial_id}),
     )
     trials = sorted([*rounds, unsure, strange], key=lambda r: r.start_ns)
-    found = supply_levels.warmth(trials, Common(STATIC, drift=drift))
+    found = supply_levels.warmth(trials, RunCalibration(STATIC, drift=drift))
     assert found.up_c == (50.0,)
     assert found.down_c == (46.0,)
     assert found.warmer == pytest.approx(0.006 - (-0.006 + 0.005 - 0.006) / 3)
@@ -82,7 +82,7 @@ def test_what_is_not_valid_or_came_once_is_not_looked_at(supply_levels):
 
 def test_a_run_without_steps_says_so(supply_levels):
     rounds = [round_of(n, 400.0 + n % 2) for n in range(8)]
-    lines = supply_levels.describe(rounds, Common(STATIC))
+    lines = supply_levels.describe(rounds, RunCalibration(STATIC))
     assert lines[-1].startswith("no steps of the supply")
     assert re.match(
         r"-O3: 8 trials, in 0% of which the clock dipped; scatter of a kernel's power 0\.2", lines[0]

@@ -12,7 +12,7 @@ from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.sensors.kernel_run import KernelRun
-from ptxbench.tune.candidate import UNSET
+from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import EnergyRange, OpcodeCount, Work
 from ptxbench.tune.kernel import Kernel, build_kernel
@@ -79,7 +79,7 @@ class FlatModel:
     """10 pJ an instruction and 100 W, whatever it is."""
 
     def energy_j(
-        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = UNSET
+        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = DEFAULT_SETTINGS
     ) -> EnergyRange:
         energy_j = sum(one.count for one in work.executed) * 10e-12 + 100 * time_s
         return EnergyRange(energy_j, 0.9 * energy_j, 1.1 * energy_j, time_s)

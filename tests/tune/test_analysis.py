@@ -16,12 +16,12 @@ from tune.fakes_tune import SMALL, trial
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.report.tuning_report import as_csv, as_text, sections
 from ptxbench.tune.analysis import analyse
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.evaluate import choices
 from ptxbench.tune.folder import tuning_manifest
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import Settled, TrialStatus
+from ptxbench.tune.variant_runner import TrialOptions
 
 POINTS = st.lists(st.tuples(st.floats(1e-4, 1e-2), st.floats(0.1, 10)), min_size=1, max_size=30)
 
@@ -80,7 +80,7 @@ def test_a_winner_that_nobody_saw_settle_at_the_limit_is_marked_and_not_told_apa
     found = analyse(tried, SMALL, (beside,))
     assert found.told_apart is apart
     assert (found.fastest.at_limit, found.best.at_limit, found.beside[0].at_limit) == (words, "-", words)
-    manifest = tuning_manifest(SimulatedGpu(), SMALL, BenchOptions(), "")
+    manifest = tuning_manifest(SimulatedGpu(), SMALL, TrialOptions(), "")
     text = as_text(sections(manifest, tried, found), None)
     assert ("nobody tested" in text) is not apart
     assert ("1 variants met the power limit" in text) is capped
@@ -98,7 +98,7 @@ def test_a_variant_that_had_not_settled_is_counted_and_never_first():
     restless = trial(9, 1e-4, 0.1, status=TrialStatus.NOT_SETTLED, settled=Settled.NO)
     found = analyse([*tried, restless], SMALL)
     assert (found.best.trial, found.fastest.trial) == (tried[1], tried[0])
-    manifest = tuning_manifest(SimulatedGpu(), SMALL, BenchOptions(), "")
+    manifest = tuning_manifest(SimulatedGpu(), SMALL, TrialOptions(), "")
     text = as_text(sections(manifest, [*tried, restless], found), None)
     assert "1 variants had not settled and do not count" in text
 
@@ -289,7 +289,7 @@ def test_a_library_beside_is_in_every_picture_and_table(tmp_path):
 
     beside = LibraryTrial("cuBLAS (a fake)", 0, True, 5e-4, 5e-4, 600.0, 1.0, 0.3)
     gpu = SimulatedGpu()
-    manifest = tuning_manifest(gpu, SMALL, BenchOptions(), "")
+    manifest = tuning_manifest(gpu, SMALL, TrialOptions(), "")
     tried = of([(1e-3 * (1 + n / 9), 0.5 + n * (9 - n) / 50) for n in range(9)])
     found = analyse(tried, SMALL, [beside])
     text = as_text(sections(manifest, tried, found), None)

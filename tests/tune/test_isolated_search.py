@@ -10,13 +10,13 @@ from tune.fakes_kernel import AddingGpu
 from tune.fakes_tune import trial
 
 from ptxbench.experiment.supervise import supervise
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.folder import TuningFolder, tuning_manifest
 from ptxbench.tune.isolate import search_work
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.variant_runner import TrialOptions
 
 HANG = "import time; time.sleep(600)"
 BREAK = "import os; os.abort()"
@@ -27,7 +27,7 @@ END = "raise SystemExit(0)"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     problem = KernelProblem("twice", ("BLOCK",), "0")
-    made = TuningFolder.create(tmp_path / "t", tuning_manifest(AddingGpu(), problem, BenchOptions(), ""))
+    made = TuningFolder.create(tmp_path / "t", tuning_manifest(AddingGpu(), problem, TrialOptions(), ""))
     made.add(trial(1, variant=Configuration.of({"BLOCK": 1})))
     made.close()
     return made.path

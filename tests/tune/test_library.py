@@ -12,12 +12,12 @@ from tune.fakes_tune import SMALL, TINY, CallableGpu
 
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.library import CUBLAS, open_cublas
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.variant import DType, Op, Problem
+from ptxbench.tune.variant_runner import TrialOptions
 
 VARIANT = "f32-8x8-32x32x8-a2-b8-v4-s1-p0-r1"
 
@@ -90,7 +90,7 @@ def fake_cupy() -> ModuleType:
 def searched(tmp_path: Path) -> Tuning:
     space = tmp_path / "tiny.toml"
     space.write_text(TINY)
-    options = BenchOptions(window_s=0.3)
+    options = TrialOptions(window_s=0.3)
     goal = Goal(Objective.ENERGY)
     return Tuning(SMALL, goal, options, jobs=1, space=space, variants=(VARIANT,), beside=CUBLAS)
 

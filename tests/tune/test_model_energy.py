@@ -23,7 +23,6 @@ from ptxbench.model.estimate import Machine
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy
 from ptxbench.model.work import Access, Level
-from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.clocks.ranking import rank_clocks
 from ptxbench.tune.estimate import OpcodeCount, work_by_tiles
 from ptxbench.tune.evaluate import quality
@@ -35,6 +34,7 @@ from ptxbench.tune.space import search_space
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.variant import DType, Problem
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 A100 = find_profile("a100")
 
@@ -77,9 +77,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_energies_are_foretold_and_ranked(table: Path) -> None:
     gpu = SimulatedGpu(seed=3)
     problem = Problem(DType.F32, 1024, 1024, 1024)
-    bench = Bench(gpu, Gemm(problem), BenchOptions(window_s=0.5), open_model(table, gpu.info))
+    runner = VariantRunner(gpu, Gemm(problem), TrialOptions(window_s=0.5), open_model(table, gpu.info))
     fast = [v for v in search_space(problem, "sm_90a").variants if v.vector == 4 and v.blk_k == 8]
-    trials = [bench.measure(build_kernel(v, "sm_90a")) for v in random.Random(2).sample(fast, 8)]
+    trials = [runner.measure(build_kernel(v, "sm_90a")) for v in random.Random(2).sample(fast, 8)]
     assert [t.reason for t in trials if not t.ok] == []
     found = quality(trials)
     assert found.spearman > 0.95
@@ -162,13 +162,13 @@ def clock_samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 GEMM_1024 = Problem(DType.F32, 1024, 1024, 1024)
 
 
-def measured_at(settings: GpuSettings, bench: Bench) -> Trial:
-    settable = bench.gpu.settable
+def measured_at(settings: GpuSettings, runner: VariantRunner) -> Trial:
+    settable = runner.gpu.settable
     before = settable.settings()
     settable.set_clocks(settings.sm_clock_mhz or before.sm_clock_mhz, before.memory_clock_mhz)
     settable.set_power_limit(settings.power_limit_mw or before.power_limit_mw)
     try:
-        return bench.measure(build_kernel(VARIANT, "sm_90a"), settings=settings)
+        return runner.measure(build_kernel(VARIANT, "sm_90a"), settings=settings)
     finally:
         settable.set_clocks(before.sm_clock_mhz, before.memory_clock_mhz)
         settable.set_power_limit(before.power_limit_mw)
@@ -182,12 +182,12 @@ def test_energy_and_time_at_another_clock_come_from_the_voltage_curve(
 ) -> None:
     gpu = SimulatedGpu(seed=3)
     model = open_model(table, gpu.info, samples=clock_samples)
-    bench = Bench(gpu, Gemm(GEMM_1024), BenchOptions(window_s=0.5), model)
-    trial = measured_at(settings, bench)
+    runner = VariantRunner(gpu, Gemm(GEMM_1024), TrialOptions(window_s=0.5), model)
+    trial = measured_at(settings, runner)
     if settings.power_limit_mw is not None:
         assert trial.capped
         # The simulated GPU slows even the brief timing down, which a real one has no time to do.
-        free_s = measured_at(GpuSettings(), bench).time_s
+        free_s = measured_at(GpuSettings(), runner).time_s
         trial = trial.estimated_by(model, GEMM_1024, free_s, trial.temperature_c)
     assert trial.estimated_j == pytest.approx(trial.energy_j, rel=0.04)
     assert trial.estimated_low_j < trial.energy_j < trial.estimated_high_j
@@ -221,8 +221,8 @@ def test_pairs_are_ranked_without_a_run_and_the_first_is_near_the_best_of_a_swee
     assert found.clocks_mhz[0] == 345
     assert len(found.best) == found.predicted * len(found.clocks_mhz)
     assert [t.estimated_j for t in found.best] == sorted(t.estimated_j for t in found.best)
-    bench = Bench(SimulatedGpu(seed=3), Gemm(GEMM_1024), BenchOptions(window_s=0.3), None)
+    runner = VariantRunner(SimulatedGpu(seed=3), Gemm(GEMM_1024), TrialOptions(window_s=0.3), None)
     predicted = next(t for t in found.best if t.variant == VARIANT).settings
     settings = [GpuSettings(mhz) for mhz in found.clocks_mhz[5::3]]
-    least_j = min(measured_at(one, bench).energy_j for one in settings)
-    assert measured_at(predicted, bench).energy_j < 1.05 * least_j
+    least_j = min(measured_at(one, runner).energy_j for one in settings)
+    assert measured_at(predicted, runner).energy_j < 1.05 * least_j

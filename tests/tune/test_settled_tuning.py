@@ -19,8 +19,7 @@ from ptxbench.devices.simulated.profile import Profile, Regulator
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.sensors.base import Reading, SourceName
 from ptxbench.sensors.kernel_run import SequenceRun, Telemetry
-from ptxbench.tune.bench import Bench, BenchOptions
-from ptxbench.tune.blocks.concurrent import ConcurrentBench
+from ptxbench.tune.blocks.concurrent import ConcurrentRunner
 from ptxbench.tune.blocks.search import block_variants, default_block
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.gemm import Gemm
@@ -28,13 +27,14 @@ from ptxbench.tune.kernel import Kernel, build_kernel
 from ptxbench.tune.library import Product, measure_library
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import Settled, TrialStatus
-from ptxbench.tune.repeats import Measured, measure_again, together
+from ptxbench.tune.repeats import Measured, repeat_measurement, together
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuned, Tuning, tune
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import DType, Problem
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 PROBLEM = Problem(DType.F32, 4096, 4096, 4096)
 LIMIT_W = 350.0
@@ -60,7 +60,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> KernelSpec:
 
 
 def tuned(gpu: SimulatedGpu, spec: KernelSpec, path: Path) -> Tuned:
-    return tune(gpu, Tuning(spec, ENERGY, BenchOptions(window_s=0.4), jobs=2), path)
+    return tune(gpu, Tuning(spec, ENERGY, TrialOptions(window_s=0.4), jobs=2), path)
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +71,11 @@ def true_j(spec: KernelSpec, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 def test_a_kernel_at_the_power_limit_is_measured_until_it_has_settled(kernel: Kernel) -> None:
     gpu = SimulatedGpu(CAPPED)
-    bench = Bench(gpu, Gemm(PROBLEM), BenchOptions(), None)
+    runner = VariantRunner(gpu, Gemm(PROBLEM), TrialOptions(), None)
     found = []
     for pause_s in (0.0, 0.2, 0.5, 1.0, 5.0):
         gpu.clock.sleep_s(pause_s)
-        found.append(bench.measure(kernel))
+        found.append(runner.measure(kernel))
     for one in found:
         assert (one.status, one.settled, one.at_limit) == (TrialStatus.OK, Settled.YES, "capped")
         assert one.power_w == pytest.approx(LIMIT_W, rel=0.005)
@@ -91,7 +91,7 @@ def test_a_kernel_at_the_power_limit_is_measured_until_it_has_settled(kernel: Ke
 def test_what_does_not_settle_at_the_limit_has_a_status_of_its_own_and_is_not_ranked(
     kernel: Kernel, spec: KernelSpec, tmp_path: Path
 ) -> None:
-    one = Bench(SimulatedGpu(RESTLESS), Gemm(PROBLEM), BenchOptions(), None).measure(kernel)
+    one = VariantRunner(SimulatedGpu(RESTLESS), Gemm(PROBLEM), TrialOptions(), None).measure(kernel)
     assert (one.status, one.settled, one.at_limit) == (TrialStatus.NOT_SETTLED, Settled.NO, "not settled")
     assert "power" in one.reason
     found = tuned(SimulatedGpu(replace(RESTLESS, sensors=SAMPLES.sensors)), spec, tmp_path / "t")
@@ -104,7 +104,7 @@ def test_kernels_at_once_and_a_library_settle_too(spec: KernelSpec) -> None:
     gpu = SimulatedGpu(replace(CAPPED, board=replace(CAPPED.board, power_cap_w=300.0)))
     user = UserKernel(spec)
     chosen = default_block(block_variants(user, "sm_90a", 2))
-    both = ConcurrentBench(gpu, [user, user], 0.4).measure([chosen, chosen])
+    both = ConcurrentRunner(gpu, [user, user], 0.4).measure([chosen, chosen])
     assert (both.status, both.at_limit) == (TrialStatus.OK, "capped")
     assert both.power_w == pytest.approx(300, rel=0.01)
     product = Product("a library", lambda: None, lambda: None)
@@ -220,7 +220,7 @@ def once(energy_j: float, error_w: float = 0.1, **change: object) -> Trial:
 
 
 def test_two_that_agree_are_their_mean_with_the_error_of_their_scatter() -> None:
-    counted, failed = measure_again(once(1.0), lambda _: once(1.004))
+    counted, failed = repeat_measurement(once(1.0), lambda _: once(1.004))
     assert (len(counted), failed) == (2, None)
     one = counted[1].repeated(counted[:1])
     assert one.energy_j == pytest.approx(1.002)
@@ -231,18 +231,18 @@ def test_two_that_agree_are_their_mean_with_the_error_of_their_scatter() -> None
 
 def test_two_that_contradict_are_decided_by_a_third() -> None:
     given = iter((once(1.0), once(1.01)))
-    counted, _ = measure_again(once(0.9), lambda _: next(given))
+    counted, _ = repeat_measurement(once(0.9), lambda _: next(given))
     assert together([one.measured for one in counted]).energy_j == 1.0
     # Whose errors allow it, they do not contradict.
-    assert len(measure_again(once(0.9, 50.0), lambda _: once(1.0))[0]) == 2
+    assert len(repeat_measurement(once(0.9, 50.0), lambda _: once(1.0))[0]) == 2
 
 
 def test_one_that_fails_when_it_is_measured_again_is_tried_once_more() -> None:
     bad = once(math.nan, status=TrialStatus.NOT_SETTLED)
     given = iter((bad, once(1.0)))
-    counted, failed = measure_again(once(1.0), lambda _: next(given))
+    counted, failed = repeat_measurement(once(1.0), lambda _: next(given))
     assert (len(counted), failed) == (2, bad)
-    counted, failed = measure_again(once(1.0), lambda _: bad)
+    counted, failed = repeat_measurement(once(1.0), lambda _: bad)
     assert (len(counted), failed) == (1, bad)
 
 

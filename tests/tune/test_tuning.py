@@ -15,7 +15,6 @@ from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.truth import opcode_energy_pj
-from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
 from ptxbench.tune.folder import VARIANTS, TuningFolder, tuning_manifest
 from ptxbench.tune.gemm import Gemm
@@ -26,6 +25,7 @@ from ptxbench.tune.search import Evaluator, search_by_estimate
 from ptxbench.tune.space import load_axes, search_space
 from ptxbench.tune.tuning import Tuning, tune, usual_strategy
 from ptxbench.tune.variant import DType, Form, Problem, Variant
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 ENERGY = Goal(Objective.ENERGY)
 
@@ -67,7 +67,7 @@ def test_a_variant_that_spills_is_refused() -> None:
 
 
 def test_a_right_kernel_is_timed_and_measured(kernel: Kernel) -> None:
-    trial = Bench(ComputingGpu(), Gemm(SMALL), BenchOptions(), FlatModel()).measure(kernel)
+    trial = VariantRunner(ComputingGpu(), Gemm(SMALL), TrialOptions(), FlatModel()).measure(kernel)
     assert trial.status is TrialStatus.OK, trial.reason
     assert trial.correct is Correct.YES
     assert trial.energy_j == pytest.approx(trial.power_w * trial.steady_s)
@@ -78,7 +78,7 @@ def test_a_right_kernel_is_timed_and_measured(kernel: Kernel) -> None:
 
 def test_energy_is_what_the_simulated_gpu_charges(kernel: Kernel) -> None:
     problem = Problem(DType.F32, 1024, 1024, 1024)
-    trial = Bench(SimulatedGpu(), Gemm(problem), BenchOptions(window_s=1.0), None).measure(kernel)
+    trial = VariantRunner(SimulatedGpu(), Gemm(problem), TrialOptions(window_s=1.0), None).measure(kernel)
     dynamic_j = (
         sum(n * opcode_energy_pj(op, "random", H200) for op, n in kernel.executed(problem).items()) * 1e-12
     )
@@ -89,7 +89,7 @@ def test_energy_is_what_the_simulated_gpu_charges(kernel: Kernel) -> None:
 def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
     gpu = ComputingGpu()
     gpu.factor = 1 + 1e-4
-    trial = Bench(gpu, Gemm(SMALL), BenchOptions(), FlatModel()).measure(kernel)
+    trial = VariantRunner(gpu, Gemm(SMALL), TrialOptions(), FlatModel()).measure(kernel)
     assert trial.status is TrialStatus.WRONG
     assert trial.correct is Correct.NO
     assert "results are wrong, first C[" in trial.reason
@@ -112,7 +112,7 @@ def test_one_element_at_the_edge_of_an_updated_product_is_found() -> None:
 
 
 def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:
-    trial = Bench(ComputingGpu(), Gemm(SMALL), BenchOptions(), FlatModel()).measure(
+    trial = VariantRunner(ComputingGpu(), Gemm(SMALL), TrialOptions(), FlatModel()).measure(
         kernel, objection=lambda _: "too dear"
     )
     assert (trial.status, trial.reason) == (TrialStatus.PRUNED, "too dear")
@@ -123,7 +123,7 @@ def test_power_of_a_pruned_variant_is_not_measured(kernel: Kernel) -> None:
 def test_a_kernel_that_does_not_launch_ends_only_its_trial(kernel: Kernel) -> None:
     gpu = ComputingGpu()
     gpu.refuses = True
-    trial = Bench(gpu, Gemm(SMALL), BenchOptions(), None).measure(kernel)
+    trial = VariantRunner(gpu, Gemm(SMALL), TrialOptions(), None).measure(kernel)
     assert trial.status is TrialStatus.LAUNCH_FAILED
     assert "OUT_OF_RESOURCES" in trial.reason
 
@@ -136,7 +136,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tuning(tiny: Path, budget: int, **change: object) -> Tuning:
-    plain = Tuning(SMALL, ENERGY, BenchOptions(window_s=0.1), budget=budget, jobs=2, space=tiny)
+    plain = Tuning(SMALL, ENERGY, TrialOptions(window_s=0.1), budget=budget, jobs=2, space=tiny)
     return replace(plain, **change)
 
 
@@ -178,7 +178,7 @@ def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
     with pytest.raises(InputError, match="give `table`"):
         tune(SimulatedGpu(), tuning(tiny, 1, strategy="estimate"), tmp_path / "t")
     with pytest.raises(InputError, match="gives no energy"):
-        tune(SimulatedGpu(), tuning(tiny, 1, options=BenchOptions(power=False)), tmp_path / "t")
+        tune(SimulatedGpu(), tuning(tiny, 1, options=TrialOptions(power=False)), tmp_path / "t")
     with pytest.raises(InputError, match="power_limit_w"):
         tune(SimulatedGpu(), tuning(tiny, 1, goal=Goal(Objective.POWER_LIMITED)), tmp_path / "t")
     with pytest.raises(InputError, match="no strategy is called 'annealing'"):
@@ -186,26 +186,26 @@ def test_settings_that_do_not_go_together(tmp_path: Path, tiny: Path) -> None:
 
 
 def test_the_estimator_s_order_is_the_order_of_trying(tmp_path: Path, tiny: Path) -> None:
-    gpu, options = SimulatedGpu(), BenchOptions(power=False)
-    bench = Bench(gpu, Gemm(SMALL), options, FlatModel())
+    gpu, options = SimulatedGpu(), TrialOptions(power=False)
+    runner = VariantRunner(gpu, Gemm(SMALL), options, FlatModel())
     folder = TuningFolder.create(tmp_path / "t", tuning_manifest(gpu, SMALL, options, "flat"))
     space = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny))
-    search_by_estimate(space, Evaluator(bench, folder, 3, 2), ENERGY, 1, candidates=6)
+    search_by_estimate(space, Evaluator(runner, folder, 3, 2), ENERGY, 1, candidates=6)
     tried = list(folder.trials.values())
     folder.close()
     assert len(tried) == 3
-    predicted = [bench.predict(build_kernel(t.variant, "sm_90a")).estimated_j for t in tried]
+    predicted = [runner.predict(build_kernel(t.variant, "sm_90a")).estimated_j for t in tried]
     assert predicted == sorted(predicted)
 
 
 def test_all_are_timed_and_the_power_of_the_estimate_s_first_alone_is_measured(
     tmp_path: Path, tiny: Path
 ) -> None:
-    gpu, options = SimulatedGpu(), BenchOptions(window_s=0.1)
-    bench = Bench(gpu, Gemm(SMALL), options, FlatModel())
+    gpu, options = SimulatedGpu(), TrialOptions(window_s=0.1)
+    runner = VariantRunner(gpu, Gemm(SMALL), options, FlatModel())
     folder = TuningFolder.create(tmp_path / "t", tuning_manifest(gpu, SMALL, options, "flat"))
     space = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny))
-    search_by_estimate(space, Evaluator(bench, folder, 7, 2), ENERGY, 1, candidates=8, sample=1, timed=True)
+    search_by_estimate(space, Evaluator(runner, folder, 7, 2), ENERGY, 1, candidates=8, sample=1, timed=True)
     held = list(folder.trials.values())
     folder.close()
     assert all(t.time_s > 0 and t.estimated_j > 0 for t in held)
@@ -217,16 +217,16 @@ def test_all_are_timed_and_the_power_of_the_estimate_s_first_alone_is_measured(
     assert {t.status for t in held if t.name not in measured} == {TrialStatus.PRUNED}
     # What is resumed measures nothing again.
     again = TuningFolder.reopen(tmp_path / "t")
-    Evaluator(bench, again, 7, 2).measure_first(ENERGY)
+    Evaluator(runner, again, 7, 2).measure_first(ENERGY)
     again.close()
     assert list(again.trials.values()) == held
 
 
 def test_without_an_estimate_times_say_whose_power_is_measured(tmp_path: Path, tiny: Path) -> None:
-    gpu, options = SimulatedGpu(), BenchOptions(window_s=0.1)
-    bench = Bench(gpu, Gemm(SMALL), options, None)
+    gpu, options = SimulatedGpu(), TrialOptions(window_s=0.1)
+    runner = VariantRunner(gpu, Gemm(SMALL), options, None)
     folder = TuningFolder.create(tmp_path / "t", tuning_manifest(gpu, SMALL, options, ""))
-    evaluator = Evaluator(bench, folder, 6, 2)
+    evaluator = Evaluator(runner, folder, 6, 2)
     variants = search_space(SMALL, "sm_90a", load_axes(DType.F32, tiny)).candidates[:6]
     times = {t.name: t.time_s for t in evaluator.trials(variants, timed_only=True)}
     evaluator.measure_first(ENERGY)
@@ -241,7 +241,7 @@ def test_without_an_estimate_times_say_whose_power_is_measured(tmp_path: Path, t
         ({}, "random"),
         ({"table": Path("run")}, "timed"),
         ({"table": Path("run"), "prune": 1.1}, "estimate"),
-        ({"table": Path("run"), "options": BenchOptions(power=False)}, "estimate"),
+        ({"table": Path("run"), "options": TrialOptions(power=False)}, "estimate"),
         ({"goal": Goal(Objective.TIME)}, "estimate"),
     ],
 )
@@ -283,7 +283,7 @@ def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Pat
     for name in ("genetic_algorithm", "greedy_ils"):
         found = tune(
             SimulatedGpu(),
-            tuning(tiny, 3, strategy=name, options=BenchOptions(power=False), goal=Goal(Objective.TIME)),
+            tuning(tiny, 3, strategy=name, options=TrialOptions(power=False), goal=Goal(Objective.TIME)),
             tmp_path / name,
         )
         assert 1 <= len(found.trials) <= 3

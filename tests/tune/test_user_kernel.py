@@ -23,7 +23,6 @@ from ptxbench.core.toolchain import tool_path
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.truth import opcode_energy_pj
-from ptxbench.tune.bench import Bench, BenchOptions
 from ptxbench.tune.check import Correct
 from ptxbench.tune.evaluate import ranking
 from ptxbench.tune.folder import VARIANTS, TuningFolder, tuning_manifest
@@ -34,13 +33,14 @@ from ptxbench.tune.search import Evaluator, search_by_estimate
 from ptxbench.tune.spec_file import load_spec, read_spec
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.user_kernel import BuiltKernel, UserKernel
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 ENERGY = Goal(Objective.ENERGY)
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tune"
 
 
 def tuning(path: Path, **change: object) -> Tuning:
-    plain = Tuning(load_spec(path), Goal(Objective.ENERGY), BenchOptions(window_s=0.1), budget=9, jobs=2)
+    plain = Tuning(load_spec(path), Goal(Objective.ENERGY), TrialOptions(window_s=0.1), budget=9, jobs=2)
     return replace(plain, **change)
 
 
@@ -137,7 +137,7 @@ def test_a_variant_that_cannot_be_says_why(
 
 def test_energy_is_what_the_simulated_gpu_charges(tmp_path: Path) -> None:
     kernel, made = built(write_spec(tmp_path, ("n = 262144", "n = 16777216")))
-    trial = Bench(SimulatedGpu(), kernel, BenchOptions(window_s=1.0), FlatModel()).measure(made)
+    trial = VariantRunner(SimulatedGpu(), kernel, TrialOptions(window_s=1.0), FlatModel()).measure(made)
     dynamic_j = sum(o.count * opcode_energy_pj(o.opcode, "random", H200) for o in trial.executed) * 1e-12
     static_w = 125.5 + 0.35 * (trial.temperature_c - 40)
     assert trial.energy_j == pytest.approx(dynamic_j + static_w * trial.steady_s, rel=0.03)
@@ -176,15 +176,15 @@ def test_a_cubin_is_tuned_by_its_launch_alone(tmp_path: Path) -> None:
 
 def test_the_estimate_chooses_first_and_a_sample_tells_how_well(tmp_path: Path) -> None:
     kernel = UserKernel(load_spec(write_spec(tmp_path / "spec")))
-    gpu, options = AddingGpu(), BenchOptions(window_s=0.1)
-    bench = Bench(gpu, kernel, options, FlatModel())
+    gpu, options = AddingGpu(), TrialOptions(window_s=0.1)
+    runner = VariantRunner(gpu, kernel, options, FlatModel())
     folder = TuningFolder.create(tmp_path / "t", tuning_manifest(gpu, kernel.problem, options, "flat"))
     space = kernel.space("sm_90a")
-    search_by_estimate(space, Evaluator(bench, folder, 5, 1), ENERGY, 1, candidates=5, sample=3)
+    search_by_estimate(space, Evaluator(runner, folder, 5, 1), ENERGY, 1, candidates=5, sample=3)
     folder.close()
     trials = list(folder.trials.values())
     assert [t.sampled for t in trials] == [False, False, True, True, True]
-    predicted = {v.name: bench.predict(kernel.build(v, "sm_90a")).estimated_j for v in space.variants}
+    predicted = {v.name: runner.predict(kernel.build(v, "sm_90a")).estimated_j for v in space.variants}
     assert [t.variant.name for t in trials[:2]] == sorted(predicted, key=predicted.__getitem__)[:2]
     found = ranking(trials)
     assert found is not None
@@ -197,10 +197,10 @@ def test_bytes_on_the_way_to_l2_bound_the_modelled_time(tmp_path: Path) -> None:
     kernel, made = built(write_spec(tmp_path / "a"))
     more, _ = built(write_spec(tmp_path / "b", (plain, f'{plain}\nl2_bytes = "8000 * n"')))
     info = SimulatedGpu().info
-    assert more.foresee(made, info).modelled_s == pytest.approx(
+    assert more.predict(made, info).modelled_s == pytest.approx(
         8000 * 262144 / (32 * info.sm_count * info.max_sm_clock_mhz * 1e6)
     )
-    assert more.foresee(made, info).modelled_s > kernel.foresee(made, info).modelled_s
+    assert more.predict(made, info).modelled_s > kernel.predict(made, info).modelled_s
 
 
 def test_stored_results_are_a_reference(tmp_path: Path) -> None:

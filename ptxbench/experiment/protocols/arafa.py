@@ -33,7 +33,7 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
-from ptxbench.experiment.prepared import Prepared
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
 from ptxbench.experiment.run_state import RunState
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
@@ -80,7 +80,7 @@ class _ArafaMeasurement(Measurement):
     def __init__(self, state: RunState) -> None:
         self._state = state
 
-    def measure(self, batch: Sequence[Prepared], *, more_follow: bool, is_last: bool) -> None:
+    def measure(self, batch: Sequence[BuiltKernels], *, more_follow: bool, is_last: bool) -> None:
         """Measure one subject after the other."""
         del more_follow, is_last
         for prepared in batch:
@@ -96,23 +96,23 @@ class _ArafaMeasurement(Measurement):
                 self._state.failures[subject.name] = str(error)
             self._state.done += 1
 
-    def _measure_one(self, prepared: Prepared) -> None:
+    def _measure_one(self, prepared: BuiltKernels) -> None:
         """Run rounds of target and overhead kernel until the MTSM energy is known well enough.
 
         Raises:
             LaunchError: A kernel did not run.
             GpuError: The GPU stopped answering.
         """
-        bench, criterion = self._state.bench, self._state.criterion
+        runner, criterion = self._state.runner, self._state.criterion
         # One thread, or as many as it takes to execute the instruction at all.
         threads = prepared.subject.instruction.unit.threads
         window_s = self._state.arguments.window_s
-        kernels = [bench.calibrated(prepared.kernel(role, 1, threads), window_s) for role in _ROLES]
+        kernels = [runner.calibrated(prepared.kernel(role, 1, threads), window_s) for role in _ROLES]
         records: list[TrialRecord] = []
         least, most = criterion.bounds()
         for repeat in range(most):
             order = kernels if repeat % 2 == 0 else kernels[::-1]
-            records += [bench.trial(kernel, repeat) for kernel in order]
+            records += [runner.trial(kernel, repeat) for kernel in order]
             if repeat + 1 < least:
                 continue
             found = solve_arafa(records, "mtsm_j")

@@ -18,12 +18,12 @@ from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import DYNAMIC, Condition, Form, OptLevel, Pattern
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.experiment.batch import Batch
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.dynamic_state import DynamicState
 from ptxbench.experiment.kernel import Kernel
 from ptxbench.experiment.launch_configuration import BLOCK, LaunchConfiguration
 from ptxbench.experiment.linearity import checked_for_linearity
 from ptxbench.experiment.order import BATCH_SIZE
-from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
 from ptxbench.experiment.run_state import RunState
 from ptxbench.sass.listing import parse_listing
@@ -67,14 +67,14 @@ class _DynamicMeasurement(Measurement):
 
     def __init__(self, state: RunState, sleep: SleepCubin) -> None:
         self._run = state
-        self._state = DynamicState(state.bench, state.failures)
+        self._state = DynamicState(state.runner, state.failures)
         self._checked = checked_for_linearity(state.arguments)
         self._sleep_cubin = sleep
         self._sleep: Kernel | None = None
         self._batches = 0
         self._throttled: list[LaunchConfiguration] = []
 
-    def measure(self, batch: Sequence[Prepared], *, more_follow: bool, is_last: bool) -> None:
+    def measure(self, batch: Sequence[BuiltKernels], *, more_follow: bool, is_last: bool) -> None:
         """Measure one batch; restart throttled subjects once there are many of them, or at the end."""
         self._throttled += self._measure(
             [LaunchConfiguration(one, one.subject.instruction.name in self._checked) for one in batch],
@@ -140,8 +140,8 @@ class _DynamicMeasurement(Measurement):
     def _sleeping(self) -> Kernel:
         """Return the sleeping kernel, which fills the chip, calibrated at its first use."""
         if self._sleep is None:
-            bench, arguments = self._run.bench, self._run.arguments
-            sm_count = bench.gpu.info.sm_count
+            runner, arguments = self._run.runner, self._run.arguments
+            sm_count = runner.gpu.info.sm_count
             kernel = Kernel(
                 subject=STATIC_SUBJECT,
                 instruction=STATIC_SUBJECT,
@@ -155,7 +155,7 @@ class _DynamicMeasurement(Measurement):
                 scratch_bytes=8 * sm_count * BLOCK,
                 iterations=_SLEEP_PASSES,
             )
-            self._sleep = bench.calibrated(kernel, arguments.dynamic_window_s or arguments.window_s)
+            self._sleep = runner.calibrated(kernel, arguments.dynamic_window_s or arguments.window_s)
         return self._sleep
 
 

@@ -100,10 +100,10 @@ def measure(
     """
     if gpu.info.kind is GpuKind.REPLAYED:
         raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
-    bench = _Roofline(gpu, options)
-    plan = bench.plan()
+    runner = _Roofline(gpu, options)
+    plan = runner.plan()
     with open_recordings(gpu, PURPOSE, out, resume=resume) as folder, kernel_lines(folder) as kept:
-        run_plan(gpu, folder, plan, lambda make, name: bench.run(*make(folder, name)), kept, show, budget_s)
+        run_plan(gpu, folder, plan, lambda make, name: runner.run(*make(folder, name)), kept, show, budget_s)
     return folder
 
 

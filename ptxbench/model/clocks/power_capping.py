@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.analysis.loop_energy import Common, pass_energy_pj
+from ptxbench.analysis.loop_energy import RunCalibration, pass_energy_pj
 from ptxbench.analysis.static_power import fit_static
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.errors import InputError
@@ -99,7 +99,7 @@ def fit_power_capping(records: Sequence[TrialRecord]) -> PowerCapping:
     Raises:
         InputError: Too few trials were slowed by the power limit, or there is no static power.
     """
-    common = Common(fit_static([r for r in records if r.protocol == DYNAMIC and r.repeat >= 0]))
+    common = RunCalibration(fit_static([r for r in records if r.protocol == DYNAMIC and r.repeat >= 0]))
     groups = [
         (free, slowed)
         for free, all_slowed in slowed_kernels(records)
@@ -141,7 +141,10 @@ def _is_bound_by_clock(trials: Sequence[TrialRecord]) -> bool:
 
 
 def _kernel(
-    free: Sequence[TrialRecord], slowed: Sequence[TrialRecord], common: Common, exponent: ClockExponent
+    free: Sequence[TrialRecord],
+    slowed: Sequence[TrialRecord],
+    common: RunCalibration,
+    exponent: ClockExponent,
 ) -> CappedKernel:
     threads = max(t.threads for t in (*free, *slowed))
     static_w = common.static.power_w
@@ -178,7 +181,7 @@ def _mean_mhz(trials: Sequence[TrialRecord]) -> float:
     return float(np.mean([t.sm_clock_mhz for t in trials]))
 
 
-def _whole_chip_w(trial: TrialRecord, common: Common, threads: int) -> float:
+def _whole_chip_w(trial: TrialRecord, common: RunCalibration, threads: int) -> float:
     """Return the dynamic power of a trial if as many threads ran as in the largest launch, W."""
     pass_j = 1e-12 * pass_energy_pj(trial, common)
     return pass_j * threads * trial.iterations / trial.elapsed_s
@@ -215,7 +218,7 @@ def slowed_kernels(
     return [(free, slowed) for free, slowed in both if free and slowed]
 
 
-def clock_exponent(records: Sequence[TrialRecord], common: Common) -> ClockExponent | None:
+def clock_exponent(records: Sequence[TrialRecord], common: RunCalibration) -> ClockExponent | None:
     """Return gamma by least squares through the origin of log energy against log clock.
 
     Args:

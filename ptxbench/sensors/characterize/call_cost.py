@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.sensors.refresh import Held
+from ptxbench.sensors.refresh import HoldInterval
 from ptxbench.sensors.trace import Series
 
 _NS_PER_S = 1e9
@@ -47,7 +47,7 @@ class SampleBuffer:
     waited_s: float
 
 
-def call_cost(series: Series, ways: Sequence[Held]) -> CallCost:
+def call_cost(series: Series, ways: Sequence[HoldInterval]) -> CallCost:
     """Return what reading a source cost.
 
     Args:

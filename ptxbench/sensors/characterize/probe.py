@@ -25,7 +25,7 @@ from ptxbench.sensors.characterize.load_signal import load_signal
 from ptxbench.sensors.characterize.quantum import find_quantum
 from ptxbench.sensors.characterize.sensor_fit import MIN_READINGS, SensorFit, fit_held
 from ptxbench.sensors.description import SensorDescription, Shape
-from ptxbench.sensors.refresh import Held, hypotheses
+from ptxbench.sensors.refresh import HoldInterval, hypotheses
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series, Trace
 
@@ -39,7 +39,7 @@ _NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)
-class SourceProbe:
+class SensorCharacterization:
     """What was found about one source.
 
     Attributes:
@@ -80,7 +80,7 @@ def probe(
     documented: Sequence[SensorDescription],
     waited_s: float,
     origin: str = "measured",
-) -> tuple[SourceProbe, ...]:
+) -> tuple[SensorCharacterization, ...]:
     """Describe every source of a recording, best for steady power first.
 
     The best is the one with the smallest `SourceProbe.needed_s`; `memory`, which is no board power, and
@@ -128,7 +128,7 @@ def steady_window_s(sensor: SensorDescription, noise_w: float, power_w: float, g
     return sensor.settle_s + max(sensor.refresh_s, independent_s * (noise_w / (allowed * power_w)) ** 2)
 
 
-def _rank(one: SourceProbe) -> tuple[bool, float]:
+def _rank(one: SensorCharacterization) -> tuple[bool, float]:
     is_last = one.sensor.source is SourceName.MEMORY
     return is_last, math.inf if math.isnan(one.needed_s) else one.needed_s
 
@@ -140,7 +140,7 @@ def _probe_source(
     documented: SensorDescription,
     waited_s: float,
     origin: str,
-) -> SourceProbe:
+) -> SensorCharacterization:
     good = series.good()
     buffer = sample_buffer(good, waited_s)
     ways = _held(good, origin_ns)
@@ -166,7 +166,7 @@ def _probe_source(
     noise_w = _noise_w(fit, load)
     hot_w = abs(fit.gain.value + fit.offset_w.value)
     gap_s = float(np.median(np.diff(good.end_ns))) / _NS_PER_S
-    return SourceProbe(
+    return SensorCharacterization(
         sensor=sensor,
         refresh_s=refresh,
         averaging_s=width,
@@ -183,13 +183,13 @@ def _probe_source(
     )
 
 
-def _held(good: Series, origin_ns: int) -> list[Held]:
+def _held(good: Series, origin_ns: int) -> list[HoldInterval]:
     """Return how the values may have been held, in seconds after the origin; watts for the counter too."""
     if len(good) < MIN_READINGS:
         return []
     time_s = (good.time_ns - origin_ns) / _NS_PER_S
     if good.stamp_ns[0] >= 0:
-        return [Held(time_s, time_s, good.value, 0.0)]
+        return [HoldInterval(time_s, time_s, good.value, 0.0)]
     every = hypotheses(time_s, good.value)
     # That every call gives a new value is only taken where nothing else fits.
     ways = [way for way in every if way.refresh_s > 0] or every[:1]
@@ -198,14 +198,14 @@ def _held(good: Series, origin_ns: int) -> list[Held]:
     return [way for way in ways if len(way.made_s) >= MIN_READINGS]
 
 
-def _as_power(held: Held) -> Held:
+def _as_power(held: HoldInterval) -> HoldInterval:
     """Return the mean power between the steps of a counter, at the later step."""
     fresh = held.fresh()
     power_w = np.diff(fresh.value_w) / np.diff(fresh.made_s)
-    return Held(fresh.read_s[1:], fresh.made_s[1:], power_w, held.refresh_s)
+    return HoldInterval(fresh.read_s[1:], fresh.made_s[1:], power_w, held.refresh_s)
 
 
-def _refresh(good: Series, fit: SensorFit, ways: Sequence[Held]) -> Estimate:
+def _refresh(good: Series, fit: SensorFit, ways: Sequence[HoldInterval]) -> Estimate:
     """Return the time between two new values; by its scatter over their number."""
     if good.stamp_ns[0] >= 0:
         gap_s = np.diff(np.unique(good.stamp_ns).astype(np.float64)) / _NS_PER_S
@@ -245,7 +245,7 @@ def _noise_w(fit: SensorFit, load: PowerSignal) -> float:
 
 def _unknown(
     documented: SensorDescription, cost: CallCost, buffer: SampleBuffer | None, fit: SensorFit | None
-) -> SourceProbe:
+) -> SensorCharacterization:
     nothing = Estimate(math.nan, math.nan)
     explained = math.nan if fit is None else fit.explained
     note = (
@@ -253,7 +253,7 @@ def _unknown(
         if fit is None
         else f"the load explains only {100 * explained:.0f}% of its values"
     )
-    return SourceProbe(
+    return SensorCharacterization(
         sensor=documented,
         refresh_s=nothing,
         averaging_s=nothing,

@@ -13,7 +13,7 @@ from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.characterize.response import Response, delay_s, respond, span_s
 from ptxbench.sensors.description import Shape
-from ptxbench.sensors.refresh import Held, hypotheses
+from ptxbench.sensors.refresh import HoldInterval, hypotheses
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s
 
@@ -97,7 +97,7 @@ class SensorFit:
 @dataclass(frozen=True)
 class _Trial:
     shape: Shape
-    held: Held
+    held: HoldInterval
     lag_s: float
     width_s: float
     rms_w: float
@@ -128,7 +128,7 @@ def fit_sensor(
     return fit_held(source, signal, hypotheses(read_s, value_w))
 
 
-def fit_held(source: SourceName, signal: PowerSignal, ways: Sequence[Held]) -> SensorFit:
+def fit_held(source: SourceName, signal: PowerSignal, ways: Sequence[HoldInterval]) -> SensorFit:
     """Fit one source whose readings were held in one of several ways; see `fit_sensor`.
 
     Args:
@@ -155,7 +155,7 @@ def refit(signal: PowerSignal, fit: SensorFit, keep: npt.NDArray[np.bool_]) -> S
     Returns:
         The fit to the part: gain, offset, lag and width, its fresh values those of the part.
     """
-    part = Held(fit.made_s[keep], fit.made_s[keep], fit.value_w[keep], fit.refresh_s)
+    part = HoldInterval(fit.made_s[keep], fit.made_s[keep], fit.value_w[keep], fit.refresh_s)
     lag_s, width_s = _refine(signal, part, fit.shape, fit.lag_s.value, fit.width_s.value)
     response = respond(signal, fit.shape, width_s)
     lag_s = _polish(response, part, lag_s)
@@ -176,7 +176,7 @@ def solve_gain(response_w: Float64s, value_w: Float64s) -> tuple[float, float]:
     return gain, mean_w - gain * middle_w
 
 
-def _fit(signal: PowerSignal, held: Held, shape: Shape) -> _Trial:
+def _fit(signal: PowerSignal, held: HoldInterval, shape: Shape) -> _Trial:
     fresh = held.fresh()
     starts = _scan(signal, fresh, shape)
     begun = [_refine(signal, fresh, shape, *start, _FIRST_STEPS) for start in starts]
@@ -188,7 +188,7 @@ def _fit(signal: PowerSignal, held: Held, shape: Shape) -> _Trial:
     return _Trial(shape, held, lag_s, width_s, _rms_w(response, held, lag_s))
 
 
-def _scan(signal: PowerSignal, fresh: Held, shape: Shape) -> list[tuple[float, float]]:
+def _scan(signal: PowerSignal, fresh: HoldInterval, shape: Shape) -> list[tuple[float, float]]:
     """Return the best lag and width of each scanned width, best first."""
     period_s = max(_SCAN_PERIOD_S, signal.period_s)
     count = int((signal.time_s[-1] - signal.time_s[0]) / period_s)
@@ -216,7 +216,12 @@ def _scan(signal: PowerSignal, fresh: Held, shape: Shape) -> list[tuple[float, f
 
 
 def _refine(
-    signal: PowerSignal, fresh: Held, shape: Shape, lag_s: float, width_s: float, steps: int | None = None
+    signal: PowerSignal,
+    fresh: HoldInterval,
+    shape: Shape,
+    lag_s: float,
+    width_s: float,
+    steps: int | None = None,
 ) -> tuple[float, float]:
     from scipy.optimize import least_squares  # takes half a second to load
 
@@ -239,7 +244,7 @@ def _refine(
     return float(fit.x[0]), float(fit.x[1])
 
 
-def _polish(response: Response, fresh: Held, lag_s: float) -> float:
+def _polish(response: Response, fresh: HoldInterval, lag_s: float) -> float:
     """Return the middle of the lags that fit best: a point sensor fits equally well over a range."""
 
     def best(moves_s: Float64s) -> tuple[float, float]:
@@ -254,13 +259,13 @@ def _polish(response: Response, fresh: Held, lag_s: float) -> float:
     return lag_s + sum(best(moves_s[near])) / 2
 
 
-def _residual_w(response: Response, held: Held, lag_s: float) -> Float64s:
+def _residual_w(response: Response, held: HoldInterval, lag_s: float) -> Float64s:
     response_w = response(held.made_s - lag_s)
     gain, offset_w = solve_gain(response_w, held.value_w)
     return np.asarray(gain * response_w + offset_w - held.value_w)
 
 
-def _rms_w(response: Response, held: Held, lag_s: float) -> float:
+def _rms_w(response: Response, held: HoldInterval, lag_s: float) -> float:
     return float(np.sqrt(np.mean(_residual_w(response, held, lag_s) ** 2)))
 
 

@@ -57,7 +57,7 @@ def run_name(variants: Sequence[Configuration], clock_mhz: int) -> str:
     return f"{named} @ {clock_mhz} MHz" if clock_mhz else named
 
 
-class ConcurrentBench:
+class ConcurrentRunner:
     """Tries kernels at once on one GPU.
 
     Attributes:

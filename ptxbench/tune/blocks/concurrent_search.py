@@ -21,11 +21,11 @@ from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_manifest, require_unchanged
-from ptxbench.tune.blocks.concurrent import ConcurrentBench, ConcurrentTrial, run_name
+from ptxbench.tune.blocks.concurrent import ConcurrentRunner, ConcurrentTrial, run_name
 from ptxbench.tune.blocks.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.repeats import FIRST, measure_again, repeat_first
+from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
 from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.user_kernel import UserKernel
@@ -143,13 +143,13 @@ class ConcurrentRuns:
 
     def __init__(
         self,
-        open_bench: Callable[[Sequence[ConcurrentTrial]], ConcurrentBench],
+        open_bench: Callable[[Sequence[ConcurrentTrial]], ConcurrentRunner],
         path: Path,
         show: Show = lambda *_: None,
     ) -> None:
         self._lines = Lines(path / _TRIALS, ConcurrentTrial, lambda one: one.name).open()
         self._held = self._lines.by_name
-        self._bench = open_bench(self.trials)
+        self._runner = open_bench(self.trials)
         self._show = show
         self._variants: dict[str, tuple[Sequence[BlockVariant], int]] = {}
 
@@ -169,7 +169,7 @@ class ConcurrentRuns:
         self._variants[name] = variants, clock_mhz
         if name not in self._held:
             self._show(len(self._held), 0, name)
-            self._lines.add(self._bench.measure(variants, clock_mhz))
+            self._lines.add(self._runner.measure(variants, clock_mhz))
         return self._held[name]
 
     def repeat_first(self, objective: str) -> None:
@@ -189,8 +189,8 @@ class ConcurrentRuns:
 
     def _again(self, name: str) -> None:
         """Make a run that has one energy again, and keep both as one."""
-        counted, failed = measure_again(
-            self._held[name], lambda _: self._bench.measure(*self._variants[name])
+        counted, failed = repeat_measurement(
+            self._held[name], lambda _: self._runner.measure(*self._variants[name])
         )
         if failed and len(counted) == 1:
             self._lines.add(replace(failed, reason=f"measured again: {failed.reason}"))
@@ -203,7 +203,7 @@ class ConcurrentRuns:
         Raises:
             InputError: The disk is full.
         """
-        objection = self._bench.source.objection
+        objection = self._runner.source.objection
         for trial in [t for t in self._held.values() if objection and math.isfinite(t.energy_j)]:
             self._lines.add(trial.without_power(objection))
         self._lines.close()
@@ -258,7 +258,7 @@ def tune_concurrently(
     else:
         begin_run(path, manifest)
     window_s = tuning.window_s
-    runs = ConcurrentRuns(lambda held: ConcurrentBench(gpu, kernels, window_s, before=held), path, show)
+    runs = ConcurrentRuns(lambda held: ConcurrentRunner(gpu, kernels, window_s, before=held), path, show)
 
     def measure(choice: tuple[int, ...]) -> ConcurrentTrial:
         return runs.measure([of_one[index] for of_one, index in zip(ordered, choice, strict=True)])

@@ -13,7 +13,7 @@ from ptxbench.core.gpu_settings import GpuSettings, SettingChoices, evenly
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.select import open_settable
 from ptxbench.devices.settings import applied
-from ptxbench.tune.candidate import UNSET
+from ptxbench.tune.candidate import DEFAULT_SETTINGS
 
 _MW_PER_W = 1000
 
@@ -123,7 +123,7 @@ def settings_of(
         GpuError: Another process is on the GPU, or NVML refuses. What was there before is restored.
     """
     if not axes.given:
-        yield SetGpu((UNSET,), lambda _: None)
+        yield SetGpu((DEFAULT_SETTINGS,), lambda _: None)
         return
     if not allowed:
         raise InputError("clocks and power limits change the GPU for all its users; add `allow_settings`")

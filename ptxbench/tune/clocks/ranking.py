@@ -10,14 +10,14 @@ from ptxbench.core.errors import GpuError, InputError
 from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ, GpuSettings, evenly
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.select import open_settable
-from ptxbench.tune.bench import Bench
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.model_energy import open_model
 from ptxbench.tune.objective import ranked
 from ptxbench.tune.search import predict_candidates
-from ptxbench.tune.subject import Subject
 from ptxbench.tune.trial import Trial
+from ptxbench.tune.tunable_kernel import TunableKernel
 from ptxbench.tune.tuning import Tuning, goal_for, pattern_of, subject_of
+from ptxbench.tune.variant_runner import VariantRunner
 
 _CLOCKS = 24
 _LOWEST = 0.5
@@ -37,7 +37,7 @@ class ClockRanking:
         predicted: Variants that were predicted.
     """
 
-    subject: Subject
+    subject: TunableKernel
     best: tuple[Trial, ...]
     clocks_mhz: tuple[int, ...]
     seen_mhz: float
@@ -77,8 +77,8 @@ def rank_clocks(
         space.variants, min(tuning.candidates, len(space.variants))
     )
     candidates = [Candidate(v, GpuSettings(sm_clock_mhz=mhz)) for v in drawn for mhz in clocks_mhz]
-    bench = Bench(gpu, subject, options, model)
-    trials = predict_candidates(candidates, bench, tuning.jobs, show)
+    runner = VariantRunner(gpu, subject, options, model)
+    trials = predict_candidates(candidates, runner, tuning.jobs, show)
     law = model.machine.law
     return ClockRanking(
         subject=subject,

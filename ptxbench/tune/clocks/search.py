@@ -47,7 +47,7 @@ def search_by_clocks(
 
 def _steered(clocks: Sequence[GpuSettings], evaluator: Evaluator, set_to: SetGpu) -> tuple[GpuSettings, ...]:
     """Return settings near the best clock of the power curve, the highest first."""
-    gpu = evaluator.bench.gpu
+    gpu = evaluator.runner.gpu
     samples = sample_clocks(gpu, clocks, set_to.apply)
     low_mhz, high_mhz = fit_ridge(samples, gpu.info.power_limit_w).search_mhz
     near = [mhz for mhz in set_to.supported_mhz if low_mhz <= mhz <= high_mhz]

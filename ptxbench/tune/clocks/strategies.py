@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.tune.candidate import UNSET, Candidate
-from ptxbench.tune.subject import Point
+from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate
 from ptxbench.tune.trial import Trial
+from ptxbench.tune.tunable_kernel import Point
 
 RACE, MAXCLOCK = "race-to-idle", "energy-to-solution-maxclock"
 RACE_CLOCKS, ENERGY_CLOCKS = "race-to-idle+clocks", "energy-to-solution+clocks"
@@ -88,7 +88,7 @@ class ClockSpace:
             variants=tuple({v.name: v for v in variants}.values()),
             clocks=tuple(clocks),
             caps=tuple(caps),
-            base=min(clocks, key=lambda s: abs(_clock(s) - base_mhz), default=UNSET),
+            base=min(clocks, key=lambda s: abs(_clock(s) - base_mhz), default=DEFAULT_SETTINGS),
             steered=tuple(s for s in clocks if low_mhz <= _clock(s) <= high_mhz),
         )
 

@@ -14,8 +14,7 @@ from tune.fakes_kernel import AddingGpu, write_spec
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.tune.bench import BenchOptions
-from ptxbench.tune.blocks.concurrent import ConcurrentBench
+from ptxbench.tune.blocks.concurrent import ConcurrentRunner
 from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
 from ptxbench.tune.blocks.search import block_variants, default_block
 from ptxbench.tune.blocks.table import BlockCase, block_rows
@@ -25,6 +24,7 @@ from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import DType, Problem
+from ptxbench.tune.variant_runner import TrialOptions
 
 SIZES = ("BLOCK = [64, 128]", "BLOCK = [32, 64, 96, 256, 1024]")
 MORE = ('MORE = { from = 1, to = "BLOCK // 8", factor = 4 }', "MORE = [64]")
@@ -52,7 +52,7 @@ def test_one_variant_stands_for_each_block_size_with_its_own_registers(tmp_path:
 
 
 def test_the_strategy_tries_sizes_of_high_occupancy_until_the_next_is_no_better(tmp_path: Path) -> None:
-    plain = Tuning(load_spec(spec(tmp_path / "a")), Goal(Objective.ENERGY), BenchOptions(window_s=0.1))
+    plain = Tuning(load_spec(spec(tmp_path / "a")), Goal(Objective.ENERGY), TrialOptions(window_s=0.1))
     tuned = tune(AddingGpu(), replace(plain, strategy="guerreiro", jobs=2), tmp_path / "t")
     tried = [trial.variant.by_axis["BLOCK"] for trial in tuned.trials]
     assert tried == [1024, 256, 64, 96][: len(tried)]
@@ -73,8 +73,8 @@ def test_a_round_costs_what_the_simulated_gpu_charges(tmp_path: Path, tuning: Co
     gpu = SimulatedGpu()
     kernels = [UserKernel(one) for one in tuning.specs]
     chosen = [default_block(block_variants(one, "sm_90a", 2)) for one in kernels]
-    together = ConcurrentBench(gpu, kernels, 0.5).measure(chosen)
-    alone = [ConcurrentBench(gpu, [k], 0.5).measure([one]) for k, one in zip(kernels, chosen, strict=True)]
+    together = ConcurrentRunner(gpu, kernels, 0.5).measure(chosen)
+    alone = [ConcurrentRunner(gpu, [k], 0.5).measure([one]) for k, one in zip(kernels, chosen, strict=True)]
     assert together.ok
     assert max(t.time_s for t in alone) < together.time_s < sum(t.time_s for t in alone)
     assert max(together.kernel_s) == pytest.approx(together.time_s)
@@ -127,8 +127,8 @@ def test_the_table_compares_with_the_best_of_all_runs(tmp_path: Path, tuning: Co
     kernels = [UserKernel(one) for one in tuning.specs]
     sizes = tuple(block_variants(one, "sm_90a", 2) for one in kernels)
     case = BlockCase(("a", "b"), sizes, (0,), {})
-    bench = ConcurrentBench(gpu, kernels, 0.1)
-    trials = [bench.measure(one) for one in case.combinations]
+    runner = ConcurrentRunner(gpu, kernels, 0.1)
+    trials = [runner.measure(one) for one in case.combinations]
     rows = block_rows(replace(case, trials={one.name: one for one in trials}))
     assert [(row.algorithm, row.objective) for row in rows] == [(3, "time"), (3, "energy")]
     for row, cost in zip(rows, ("time_s", "energy_j"), strict=True):
@@ -174,8 +174,8 @@ def test_kernels_run_at_once_on_a_real_gpu(tmp_path: Path) -> None:
             template.write_text(text.replace("fma.rn.f32 %f1, %f1, %f1, 0f3F800000;", there_and_back))
         kernels = [UserKernel(load_spec(path)) for path in paths]
         chosen = [default_block(block_variants(one, target, 4)) for one in kernels]
-        alone = ConcurrentBench(gpu, kernels[:1], 1.0).measure(chosen[:1])
-        both = ConcurrentBench(gpu, kernels, 1.0).measure(chosen)
+        alone = ConcurrentRunner(gpu, kernels[:1], 1.0).measure(chosen[:1])
+        both = ConcurrentRunner(gpu, kernels, 1.0).measure(chosen)
         assert (alone.status, both.status) == (TrialStatus.OK, TrialStatus.OK), (alone.reason, both.reason)
         assert len(both.kernel_s) == 2
         # One block for each SM of either leaves room for the other.

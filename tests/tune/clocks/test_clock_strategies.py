@@ -11,7 +11,6 @@ from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.simulated.load import find_profile
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.clocks.strategies import (
     CAPPED,
@@ -28,6 +27,7 @@ from ptxbench.tune.clocks.strategies import (
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
+from ptxbench.tune.variant_runner import TrialOptions
 
 # Three variants at 2000, 1000 and 500 MHz: times in ms and energies in J.
 TABLE = {
@@ -96,7 +96,7 @@ def state(tmp_path, monkeypatch):
 
 def tuned(folder, strategy, axes, **change):
     spec = load_spec(write_spec(folder / "spec"))
-    options = BenchOptions(window_s=0.1)
+    options = TrialOptions(window_s=0.1)
     plain = Tuning(spec, Goal(Objective.ENERGY), options, strategy, axes=axes, allow_settings=True, jobs=2)
     gpu = AddingGpu(find_profile("h200-clocks"))
     return tune(gpu, replace(plain, **change), folder / strategy)

@@ -21,13 +21,13 @@ from ptxbench.devices.settings import restore_leftover
 from ptxbench.devices.simulated.load import find_profile
 from ptxbench.sensors.nvml import SettableDevice
 from ptxbench.storage.settings_journal import has_notes
-from ptxbench.tune.bench import BenchOptions
 from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.folder import VARIANTS, TuningFolder
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
+from ptxbench.tune.variant_runner import TrialOptions
 
 ENERGY = Goal(Objective.ENERGY)
 CLOCKS = SettingAxes(Values((1980, 990)))
@@ -42,7 +42,7 @@ def state(tmp_path, monkeypatch):
 
 def tuning(folder, axes, n=1 << 22, **change):
     spec = load_spec(write_spec(folder), {"n": n})
-    plain = Tuning(spec, ENERGY, BenchOptions(window_s=0.2), axes=axes, allow_settings=True, jobs=2)
+    plain = Tuning(spec, ENERGY, TrialOptions(window_s=0.2), axes=axes, allow_settings=True, jobs=2)
     return replace(plain, **change)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.gate.recording import believed_trace, notes_on_source
 from ptxbench.experiment.load import prepare_load
-from ptxbench.meter.burst_code import BurstPattern, burst_pattern
 from ptxbench.meter.host import BURST_LABEL
+from ptxbench.meter.sync_pulse import BurstPattern, burst_pattern
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.recording import RecordingFolder, recording_manifest
 

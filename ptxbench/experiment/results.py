@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from ptxbench.analysis.loop_energy import Common
+from ptxbench.analysis.loop_energy import RunCalibration
 from ptxbench.analysis.solved_rows import SolvedRows
 from ptxbench.analysis.source_check import judge_run
 from ptxbench.analysis.subject import Subject
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.energy.gate.verdict import UNJUDGED
-from ptxbench.experiment.prepare import Outcome
-from ptxbench.experiment.prepared import Prepared
+from ptxbench.experiment.build import Outcome
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.protocols import find_protocol
 from ptxbench.storage.precision import judged
 from ptxbench.storage.schema import TableRow, TrialRecord
 
 
-class Ledger:
+class Results:
     """What became of each subject of a run.
 
     Args:
@@ -37,12 +37,12 @@ class Ledger:
         self.subjects: dict[str, Subject] = {}
         self.level_error = math.nan
         self.source = UNJUDGED
-        self.common: Common | None = None
+        self.common: RunCalibration | None = None
         self._known_difference = known_difference
         self._precision = precision
         self._refused: dict[str, TableRow] = {}
 
-    def take(self, outcomes: Sequence[Outcome]) -> list[Prepared]:
+    def take(self, outcomes: Sequence[Outcome]) -> list[BuiltKernels]:
         """Note what was made ready; return what can be measured."""
         ready = []
         for outcome in outcomes:

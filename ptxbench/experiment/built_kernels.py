@@ -15,7 +15,7 @@ from ptxbench.storage.schema import Role
 
 
 @dataclass(frozen=True)
-class Prepared:
+class BuiltKernels:
     """A subject that is ready to be measured.
 
     Attributes:

@@ -24,13 +24,13 @@ from ptxbench.experiment.settled_run import (
 from ptxbench.model.throughput import dram_time_s
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.blocks.occupancy import occupancy
-from ptxbench.tune.candidate import UNSET
+from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.outcome import Settled, TrialStatus
-from ptxbench.tune.subject import Built, Subject
 from ptxbench.tune.trial import Trial
+from ptxbench.tune.tunable_kernel import Built, TunableKernel
 
 # A short timing lasts so long, or one launch where that lasts longer.
 _TIMING_S = 0.004
@@ -40,7 +40,7 @@ _MAX_TIMED = 64
 
 
 @dataclass(frozen=True)
-class BenchOptions:
+class TrialOptions:
     """How variants are tried.
 
     Attributes:
@@ -56,7 +56,7 @@ class BenchOptions:
     seed: int = 0
 
 
-class Bench:
+class VariantRunner:
     """Tries variants of one kernel on one GPU.
 
     Attributes:
@@ -77,8 +77,8 @@ class Bench:
     def __init__(
         self,
         gpu: Gpu,
-        subject: Subject,
-        options: BenchOptions,
+        subject: TunableKernel,
+        options: TrialOptions,
         model: EnergyModel | None,
         wall_s: Callable[[], float] = time.perf_counter,
         full_memory_mhz: float = math.nan,
@@ -97,7 +97,7 @@ class Bench:
         )
 
     def predict(
-        self, built: Built | Refused, build_wall_s: float = math.nan, settings: GpuSettings = UNSET
+        self, built: Built | Refused, build_wall_s: float = math.nan, settings: GpuSettings = DEFAULT_SETTINGS
     ) -> Trial:
         """Return what is known of a variant that has not run: its work, modelled time and energy."""
         if isinstance(built, Refused):
@@ -110,7 +110,7 @@ class Bench:
                 settings=settings,
             )
         info = self.gpu.info
-        seen = self.subject.foresee(built, _clocked(info, settings))
+        seen = self.subject.predict(built, _clocked(info, settings))
         work = seen.work
         trial = Trial(
             variant=built.variant,
@@ -136,7 +136,7 @@ class Bench:
 
         Without it a kernel that waits for memory would look slower at each lower SM clock.
         """
-        if work is None or settings == UNSET or not math.isfinite(work.dram_bytes):
+        if work is None or settings == DEFAULT_SETTINGS or not math.isfinite(work.dram_bytes):
             return 0.0
         memory_ratio = 1.0
         if settings.memory_clock_mhz is not None and math.isfinite(self._full_memory_mhz):
@@ -148,7 +148,7 @@ class Bench:
         built: Built | Refused,
         build_wall_s: float = math.nan,
         objection: Callable[[Trial], str] = lambda _: "",
-        settings: GpuSettings = UNSET,
+        settings: GpuSettings = DEFAULT_SETTINGS,
     ) -> Trial:
         """Check a variant, time it, and measure its power where that is requested.
 

@@ -27,8 +27,8 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
 from ptxbench.devices.base import Gpu
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.numeric_check import ExpectedModule, expect_module, has_reference
-from ptxbench.experiment.prepared import Prepared
 from ptxbench.experiment.protocols import find_protocol
 from ptxbench.sass.listing import disassemble
 from ptxbench.sass.module import Module, build_module
@@ -41,10 +41,10 @@ _SWITCH_INTERVAL_S = 0.00025
 
 
 # A subject that is ready to be measured, or the row of one that cannot be.
-Outcome = Prepared | TableRow
+Outcome = BuiltKernels | TableRow
 
 
-class Preparer:
+class Builder:
     """Makes batches of subjects ready ahead of the measuring; a context manager.
 
     Args:
@@ -61,7 +61,7 @@ class Preparer:
         # One thread keeps the kernels, so that the folder has one writer of them.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="ptxbench-keep")
 
-    def __enter__(self) -> Preparer:
+    def __enter__(self) -> Builder:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -119,7 +119,7 @@ class Preparer:
             return subject.row(Status.NOT_SUPPORTED, str(error)), module
         loops = protocol.overhead_loops(row, module.listing)
         subject = replace(subject, loops=tuple(loops.items()))
-        return Prepared(subject, module.cubin, operands, expected), module
+        return BuiltKernels(subject, module.cubin, operands, expected), module
 
     def _expected(self, module: Module) -> ExpectedModule | None:
         """Return what a module must compute; a simulated GPU charges energy and computes nothing."""

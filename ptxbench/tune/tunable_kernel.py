@@ -46,7 +46,7 @@ class Built(Protocol):
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class Prediction:
     """What the code of a variant tells without a run.
 
     Attributes:
@@ -60,7 +60,7 @@ class Foreseen:
     flops: float = math.nan
 
 
-class Subject(Protocol):
+class TunableKernel(Protocol):
     """A kernel with variants, and what its results must be."""
 
     @property
@@ -86,7 +86,7 @@ class Subject(Protocol):
         """
         ...
 
-    def foresee(self, kernel: Any, info: GpuInfo) -> Foreseen:
+    def predict(self, kernel: Any, info: GpuInfo) -> Prediction:
         """Return what the code of a kernel that it built tells."""
         ...
 
