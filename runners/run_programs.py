@@ -236,8 +236,8 @@ KINDS = ("small", "spin20", "graph", "gemm", "decode-graph", "decode-eager", "de
 HOW = {
     "plain": ["--no-kernels"],
     "traced": [],
-    "every": ["--most-launches", "1e9"],
-    "events": ["--by-events"],
+    "every": ["--max-launch-rate", "1e9"],
+    "events": ["--timer", "events"],
 }
 TIMEOUT_S = 80
 
@@ -332,13 +332,13 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
         "labelled": Program(python("labelled"), files={"--html": "train.html", "--trace": "train.json.gz"}),
         "profiled": Program(python("profiled")),
         "torchrun": Program([*torchrun, str(work / "program_train.py"), "6"], gpus=2),
-        "profiled-events": Program(python("profiled"), ["--by-events"]),
+        "profiled-events": Program(python("profiled"), ["--timer", "events"]),
         "paced": Program([kernels, "p", "200000"]),
-        "events-mixed": Program([kernels, "m", "6"], ["--by-events"]),
-        "events-train": Program(python("train", "5"), ["--by-events"]),
-        "turns": Program([kernels, "a", "1500000"], ["--most-launches", "20000"]),
+        "events-mixed": Program([kernels, "m", "6"], ["--timer", "events"]),
+        "events-train": Program(python("train", "5"), ["--timer", "events"]),
+        "turns": Program([kernels, "a", "1500000"], ["--max-launch-rate", "20000"]),
         # A kernel of 3 us and two of nothing in turn, and what they draw untraced.
-        "turns-two": Program([kernels, "t", "900000"], ["--most-launches", "20000"]),
+        "turns-two": Program([kernels, "t", "900000"], ["--max-launch-rate", "20000"]),
         "turns-two-plain": Program([kernels, "t", "900000"], ["--no-kernels"]),
         "triton": Program(python("triton")),
         "crash": Program([kernels, "x", "3"]),

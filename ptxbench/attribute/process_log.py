@@ -21,7 +21,7 @@ _ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|\\)")
 _DIGITS = 19
 # What a line of a process means, by its word.
 _SAID = {
-    "refused": "kernels are not known: {}; try `ptxbench run --by-events`",
+    "refused": "kernels are not known: {}; try `ptxbench run --timer events`",
     "noreplay": "nothing can be launched again: {}",
     "shared": "another tool, as torch.profiler, used CUPTI beside",
     "events": "kernels were timed by events around their launches, each some microseconds too long",
@@ -43,7 +43,7 @@ _RANGE = np.dtype([("start_ns", "<u8"), ("end_ns", "<u8"), ("name", "<u4"), ("th
 _AT_ONCE = 8
 _WHOLE_GRAPHS = (
     "CUPTI gave kernels of CUDA graphs the times of their whole graph: by kernel they are not known; try"
-    " `ptxbench run --most-launches 1e9`"
+    " `ptxbench run --max-launch-rate 1e9`"
 )
 # Records that are read at once, so that a log of millions has no second copy.
 PIECE = 1 << 18
@@ -51,7 +51,7 @@ PIECE = 1 << 18
 _FAST, _MANY = 5000.0, 10_000
 _SLOWED = (
     "kernels of CUDA graphs were looked at one by one, which slowed a host that waits for each graph by half"
-    " on an H100; `ptxbench run --by-events` times graphs as a whole"
+    " on an H100; `ptxbench run --timer events` times graphs as a whole"
 )
 
 

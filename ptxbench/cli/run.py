@@ -41,8 +41,8 @@ class _Options:
     Attributes:
         spec: The GPU: all, or a list such as 0,1 (default: all visible); simulated[:PROFILE] with --from.
         no_kernels: Do not follow kernels: energy of the whole run only.
-        by_events: Time kernels by events, where CUPTI is taken or missing: less exact.
-        most_launches: Look at kernels in turns where a process launches more a second (default: 5000; with
+        timer: What times kernels: cupti, or events, which are less exact (cupti where it is free).
+        max_launch_rate: Look at kernels in turns where a process launches more a second (default: 5000; with
             --trace 1e9, which is at all).
         replay: Launch each kind of kernel again when the program is over, for its energy a launch.
         replay_after: The same after so many launches, while the program waits.
@@ -62,8 +62,8 @@ class _Options:
 
     spec: Annotated[str | None, Opt(metavar="GPU", flag="--gpu")] = None
     no_kernels: bool = False
-    by_events: bool = False
-    most_launches: Annotated[float | None, Opt(1, 1e9, metavar="PER_S")] = None
+    timer: Annotated[str, Opt(choices=("cupti", "events"))] = "cupti"
+    max_launch_rate: Annotated[float | None, Opt(1, 1e9, metavar="PER_S")] = None
     replay: bool = False
     replay_after: Annotated[int | None, Opt(1, 10**15, metavar="N")] = None
     out: Path | None = None
@@ -204,8 +204,9 @@ def _record(options: _Options, rank: Rank | None) -> RecordedProgram:
         open_boards(specs),
         options.words,
         kernels=not options.no_kernels,
-        by_events=options.by_events,
-        most_launches_per_s=options.most_launches or (ALL_LAUNCHES if options.trace else MOST_LAUNCHES_PER_S),
+        by_events=options.timer == "events",
+        most_launches_per_s=options.max_launch_rate
+        or (ALL_LAUNCHES if options.trace else MOST_LAUNCHES_PER_S),
         replay=options.replay,
         replay_after=options.replay_after,
         out=options.out,
@@ -238,10 +239,10 @@ def _check_usage(options: _Options) -> None:
     if bool(options.words) == (kept is not None):
         raise click.UsageError("Give a command to run, or --from RUN.")
     replay = options.replay or options.replay_after is not None
-    if replay and (options.no_kernels or options.by_events or kept is not None):
+    if replay and (options.no_kernels or options.timer == "events" or kept is not None):
         raise click.UsageError(
-            "--replay needs the kernels of a command that runs, by CUPTI: leave out --no-kernels, --by-events"
-            " and --from."
+            "--replay needs the kernels of a command that runs, by CUPTI: leave out --no-kernels, --timer"
+            " events and --from."
         )
     if kept is not None and options.idle is not None:
         raise click.UsageError("--idle measures before a command; a kept run has what was measured then.")

@@ -208,7 +208,7 @@ def test_bad_usage_is_one_line_before_anything_runs(capfd, tmp_path, words):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("words", [["--no-kernels"], ["--by-events"]])
+@pytest.mark.parametrize("words", [["--no-kernels"], ["--timer", "events"]])
 def test_a_replay_without_kernels_by_cupti_is_refused_before_anything_runs(capfd, tmp_path, words):
     assert run(["run", "--replay", *words, "--", "touch", str(tmp_path / "ran")]) == 2
     assert "--replay needs the kernels of a command" in capfd.readouterr().err
@@ -246,7 +246,7 @@ def test_what_is_set_for_another_ptxbench_is_not_passed_on(boards, capfd, monkey
 
 @pytest.mark.parametrize(
     ("words", "most"),
-    [([], "5000.0"), (["--trace", "trace.json"], "1000000000.0"), (["--most-launches", "70"], "70.0")],
+    [([], "5000.0"), (["--trace", "trace.json"], "1000000000.0"), (["--max-launch-rate", "70"], "70.0")],
 )
 def test_kernels_are_looked_at_in_turns_unless_a_trace_wants_all(
     boards, capfd, monkeypatch, tmp_path, words, most
