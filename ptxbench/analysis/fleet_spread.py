@@ -91,7 +91,7 @@ def _model(gpu: str, runs: Sequence[BoardRun]) -> ModelSpread:
 
 
 def _scatters(runs: Sequence[BoardRun], factors: Sequence[float]) -> list[float]:
-    """Return each board's scatter about the median board, row by row, beside the factors."""
+    """Return each board's scatter about the median board, row by row, apart from the factors."""
     logs: list[Mapping[Key, float]] = [
         {key: math.log(energy / factor) for key, energy in run.energies_pj.items()}
         for run, factor in zip(runs, factors, strict=True)

@@ -55,7 +55,7 @@ class RowPair:
 
     Attributes:
         boards: The boards of the runs.
-        apart: |ln(b / a)| beside the factor between the runs.
+        apart: |ln(b / a)| apart from the factor between the runs.
         ci95: Half-widths of both in quadrature, relative.
         corrected: How many of the two were brought to another SM clock: 0, 1 or 2.
     """

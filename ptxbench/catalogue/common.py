@@ -36,7 +36,7 @@ def common_opcodes() -> tuple[str, ...]:
 def common_rows() -> tuple[str, ...]:
     """Return the names of the rows that measure the commonest opcodes, the commonest first.
 
-    Of each opcode it is the row whose -O3 code holds least beside it, or, of what moves data, that of every
+    Of each opcode it is the row whose -O3 code holds least else, or, of what moves data, that of every
     memory level.
     """
     best: dict[str, tuple[int, str]] = {}

@@ -47,7 +47,7 @@ def command(options: _Options) -> None:
     """Compare the tables of runs: each RUN_B over RUN_A.
 
     The scale factor between two runs comes first. Then come the rows that differ beyond both 95% intervals
-    beside that factor, the largest first, and the rows that became other SASS.
+    apart from that factor, the largest first, and the rows that became other SASS.
     """
     from ptxbench.report.diff import diff_runs, over_limit
     from ptxbench.storage.run_folder import RunFolder

@@ -55,7 +55,7 @@ class Cost:
         sass_per_ptx: SASS instructions for one copy.
         boards: Boards that have an energy for it.
         boards_pj: Their mean on the scale of this table's board, pJ.
-        boards_scatter: Standard deviation between them beside one factor for each board, as a fraction.
+        boards_scatter: Standard deviation between them apart from one factor for each board, as a fraction.
         status: Validity.
         reason: Why there is no number, or what is odd about it.
         clock_mhz: SM clock that the energy is at.

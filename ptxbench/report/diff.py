@@ -170,7 +170,7 @@ class Mover:
 
     Attributes:
         row: The row.
-        change: By what fraction it differs beside the factor.
+        change: By what fraction it differs apart from the factor.
     """
 
     row: RowDiff
@@ -178,7 +178,7 @@ class Mover:
 
 
 def movers(found: RunDiff) -> tuple[Mover, ...]:
-    """Return the rows that differ beyond both intervals beside the factor of their protocol, largest first.
+    """Return the rows that differ beyond both intervals and the factor of their protocol, largest first.
 
     Without a factor (fewer than three rows) a row moves where it differs beyond both intervals and what the
     rows of each run share.

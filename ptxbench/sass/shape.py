@@ -1,4 +1,4 @@
-"""The shape of a machine instruction: what stands beside its mnemonic, without register numbers."""
+"""The shape of a machine instruction: what follows its mnemonic, without register numbers."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ class BoardLine:
         rows: Valid rows under protocol dynamic.
         common: Those that the reference board has, too.
         factor: Median of its energies over those of the reference, divided by the median board's.
-        scatter: What is left of a row beside the factor: standard deviation of the logarithm, by the median
-            absolute deviation.
+        scatter: What is left of a row apart from the factor: standard deviation of the logarithm, by the
+            median absolute deviation.
         temperature_c: Mean temperature of its rows.
         static_w: Mean static power of its rows.
         outlier: Why it is unlike the others, "" where it is not.
@@ -45,7 +45,7 @@ class ModelSpread:
         gpu: Its name; says so where numbers are no measurements.
         boards: Every board, in order of their factor.
         rows: Rows that two boards or more have.
-        row_scatter: Median over these rows of the standard deviation between boards beside their factors.
+        row_scatter: Median over these rows of the standard deviation between boards apart from their factors.
     """
 
     gpu: str

@@ -31,8 +31,8 @@ def known_rows(
     Args:
         rows: Rows as they were measured.
         manifest: What the run was.
-        other_boards: Whether the intervals shall hold for other boards of the model, too, beside one factor
-            for each board.
+        other_boards: Whether the intervals shall hold for other boards of the model, too, apart from one
+            factor for each board.
     """
     return widened(measured_rows(rows, manifest), find_run_spread(manifest.gpu), other_boards=other_boards)
 

@@ -72,7 +72,7 @@ class RunSpread:
 
         Args:
             row: The row.
-            other_boards: Whether the row shall stand for other boards, too, beside one factor for each.
+            other_boards: Whether the row shall stand for other boards, too, apart from one factor for each.
         """
         term = self.same_board
         if other_boards:

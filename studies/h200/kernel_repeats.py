@@ -1,12 +1,12 @@
-"""Compare the power of the very same kernels in two runs, beside one common factor.
+"""Compare the power of the very same kernels in two runs, apart from one common factor.
 
     python studies/h200/kernel_repeats.py results/nvidia-h200/table-021e results/nvidia-h200/table-021e-repeat
 
 Powers are those at the mean level of the supply of their run and at one temperature, so that what differs is
 neither a row's arithmetic nor its overhead loop. Prints, for each further run, how much one run's powers
-scatter beside the factor and how much its rounds alone explain, and which kernels are far off: of those whose
-trials disagree, of which the fewer are set aside and may be right, and of those of which clearly more count.
-Exit codes are those of `ptxbench`.
+scatter apart from the factor and how much its rounds alone explain, and which kernels are far off: of those
+whose trials disagree, of which the fewer are set aside and may be right, and of those of which clearly more
+count. Exit codes are those of `ptxbench`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Agreement:
 
     @property
     def scatter(self) -> float:
-        """Robust standard deviation of one run's powers beside the factor, as a fraction."""
+        """Robust standard deviation of one run's powers apart from the factor, as a fraction."""
         return float(np.median(np.abs(self.away))) / _NORMAL_MAD / math.sqrt(2)
 
     @property

@@ -43,8 +43,8 @@ from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.devices.replay import ReplayGpu
-from ptxbench.experiment.build import Preparer
-from ptxbench.experiment.built_kernels import Prepared
+from ptxbench.experiment.build import Builder
+from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.plan import plan_subjects
 from ptxbench.report.diff import agreement, diff_rows
 from ptxbench.storage.run_folder import RunFolder
@@ -217,10 +217,10 @@ def simple_rows(path: Path, wanted: Collection[str]) -> tuple[list[TableRow], fl
         planned = [subject for subject in plan_subjects(manifest.part.arguments) if subject.name in wanted]
         with (
             RunFolder.create(Path(place, "run"), manifest) as again,
-            Preparer(ReplayGpu(run), again) as preparer,
+            Builder(ReplayGpu(run), again) as builder,
         ):
-            outcomes = preparer.begin(planned).result()
-        subjects = [one.subject for one in outcomes if isinstance(one, Prepared)]
+            outcomes = builder.begin(planned).result()
+        subjects = [one.subject for one in outcomes if isinstance(one, BuiltKernels)]
         with simple_model():
             solved = dynamic_rows(subjects, run.records(), manifest.gpu)
         return [row for row in solved.rows.values() if row.status is Status.OK], solved.level_error

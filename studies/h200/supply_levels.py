@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from ptxbench.analysis.drift_fit import STRETCH
-from ptxbench.analysis.loop_energy import Common, shared_by
+from ptxbench.analysis.loop_energy import RunCalibration, shared_by
 from ptxbench.analysis.operating_point import kernel_of
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError, PtxbenchError
@@ -108,7 +108,7 @@ def valid(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     return sorted((r for r in good if often[kernel_of(r)] > 1), key=lambda r: r.start_ns)
 
 
-def describe(trials: Sequence[TrialRecord], common: Common) -> list[str]:
+def describe(trials: Sequence[TrialRecord], common: RunCalibration) -> list[str]:
     """Return sentences on the scatter and on the levels."""
     drift, dipped = common.drift, common.dipped
     measured_w = leakage_free(common, lambda r: r.steady_power_w)
@@ -161,7 +161,9 @@ def _temperatures(at_c: Sequence[float]) -> str:
     return f"{len(at_c)} at {middle_c:.1f} C, {low_c:.1f} to {high_c:.1f}"
 
 
-def leakage_free(common: Common, power_w: Callable[[TrialRecord], float]) -> Callable[[TrialRecord], float]:
+def leakage_free(
+    common: RunCalibration, power_w: Callable[[TrialRecord], float]
+) -> Callable[[TrialRecord], float]:
     """Return what gives a trial's power without what static power takes more or less at its temperature."""
     static = common.static
     base_w = static.at(static.temperature_c)
@@ -184,13 +186,13 @@ def scatter_pct(
     return float(_PERCENT * np.median(np.abs(np.concatenate(away))) / _NORMAL_MAD) if away else math.nan
 
 
-def at_sure_level(trials: Sequence[TrialRecord], common: Common) -> list[TrialRecord]:
+def at_sure_level(trials: Sequence[TrialRecord], common: RunCalibration) -> list[TrialRecord]:
     """Return the trials of which the level is sure."""
     drift = common.drift
     return [r for r in trials if r.trial_id in drift.level and r.trial_id not in drift.unsure]
 
 
-def stretches(trials: Sequence[TrialRecord], common: Common) -> Stretches:
+def stretches(trials: Sequence[TrialRecord], common: RunCalibration) -> Stretches:
     """Return how long levels lasted, by the trials at a level that is sure."""
     sure = [common.drift.level[r.trial_id] for r in at_sure_level(trials, common)]
     cuts = [n for n, (a, b) in enumerate(pairwise(sure), 1) if abs(b - a) > STRETCH]
@@ -199,7 +201,7 @@ def stretches(trials: Sequence[TrialRecord], common: Common) -> Stretches:
     return Stretches(tuple(b - a for a, b in pairwise(ends)), tuple(b - a for a, b in pairwise(means)))
 
 
-def warmth(trials: Sequence[TrialRecord], common: Common) -> Warmth:
+def warmth(trials: Sequence[TrialRecord], common: RunCalibration) -> Warmth:
     """Return how the level goes with the temperature, by the trials at a level that is sure."""
     sure = [r for r in at_sure_level(trials, common) if math.isfinite(r.temperature_c)]
     level = np.array([common.drift.level[r.trial_id] for r in sure])
@@ -213,7 +215,7 @@ def warmth(trials: Sequence[TrialRecord], common: Common) -> Warmth:
     return Warmth(warmer, tuple(temperature_c[up]), tuple(temperature_c[down]))
 
 
-def draw(trials: Sequence[TrialRecord], common: Common, info: GpuInfo, path: Path) -> None:
+def draw(trials: Sequence[TrialRecord], common: RunCalibration, info: GpuInfo, path: Path) -> None:
     """Draw each trial's power against its kernel's, and the level that the other trials tell.
 
     Of a long run the two minutes are drawn in which levels differ most; below, all trials by temperature.

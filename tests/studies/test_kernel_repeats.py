@@ -1,4 +1,4 @@
-"""The same kernels in two runs are compared beside one factor."""
+"""The same kernels in two runs are compared apart from one factor."""
 
 import sys
 from functools import cache

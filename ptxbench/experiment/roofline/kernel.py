@@ -344,7 +344,7 @@ def loop_fault(kernel: IntensityKernel, counts: Counter[str]) -> str:
 
 
 def instructions_beside(kind: FlopKind, counts: Counter[str]) -> Beside:
-    """Return what a loop executes beside multiply-adds of a kind and loads; no NOP is counted."""
+    """Return what a loop executes other than multiply-adds of a kind and loads; no NOP is counted."""
     base: Counter[str] = Counter()
     for opcode, n in counts.items():
         base[opcode.partition(".")[0]] += n

@@ -83,8 +83,8 @@ def probe(
 ) -> tuple[SensorCharacterization, ...]:
     """Describe every source of a recording, best for steady power first.
 
-    The best is the one with the smallest `SourceProbe.needed_s`; `memory`, which is no board power, and
-    sources that do not follow the load come last.
+    The best is the one with the smallest `SensorCharacterization.needed_s`; `memory`, which is no board
+    power, and sources that do not follow the load come last.
 
     Args:
         trace: The recording.
