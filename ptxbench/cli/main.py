@@ -51,6 +51,7 @@ _GROUPS = {
     },
     "Meters and files": {
         "meter": "Check recorded power readings against an external meter.",
+        "audit": "Say which numbers of other tools are right, and why not.",
     },
 }
 _SUBCOMMANDS = {name: text for commands in _GROUPS.values() for name, text in commands.items()}

@@ -38,6 +38,9 @@ from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
 _PHASES = 12
+_CALL_PHASES = 4
+# Of so many times to settle, a window's begin is a small part.
+_SETTLED = 20
 _NS_PER_S = 1e9
 # Host time of the kernel's start; far from zero, as a stamp below it would be none.
 _ORIGIN_NS = 1_000_000_000_000
@@ -124,6 +127,45 @@ def predict(sensor: SensorDescription, load: LoadShape, poll_s: float) -> dict[s
         for name, method in methods.items():
             ratios[name].append(method(series, window, sensor).energy_j / load.energy_j)
     return {name: _over_phases(np.array(values)) for name, values in ratios.items()}
+
+
+def seen_shares(
+    sensor: SensorDescription,
+    length_s: float,
+    poll_s: float,
+    reduce: Callable[[Float64s], float] = lambda values: float(values.mean()),
+) -> tuple[float, float]:
+    """Return which share of what is made of the readings within a window is of the window itself.
+
+    The rest is of what came before. The load is even from the window's begin on, and the first call comes at
+    any time up to `poll_s` after it.
+
+    Args:
+        sensor: What the source is like.
+        length_s: Length of the window, above 0.
+        poll_s: Time between two calls.
+        reduce: What is made of the readings.
+
+    Returns:
+        The least and the largest share over the phases of the refresh and of the calls; (0, 0) where no call
+        falls into the window.
+    """
+    # From here on all readings but the first are of the window alone, and the rest falls with its length.
+    enough_s = min(length_s, _SETTLED * (sensor.settle_s + poll_s))
+    memory_s = sensor.settle_s + 2 * sensor.refresh_s
+    seen = []
+    for call in (np.arange(_CALL_PHASES) + 0.5) / _CALL_PHASES:
+        before_s = (math.ceil(memory_s / poll_s) + 1 - call) * poll_s
+        load = LoadShape(np.array([0.0]), np.array([enough_s]), np.array([1.0]), 0.0, before_s, 0.0)
+        for phase in (np.arange(_PHASES) + 0.5) / _PHASES:
+            series = readings(sensor, load, poll_s, float(phase))
+            inside = series.value[series.time_ns >= _ORIGIN_NS]
+            if len(inside):
+                seen.append(reduce(inside))
+    if not seen:
+        return 0.0, 0.0
+    left = enough_s / length_s
+    return 1 - left * (1 - min(seen)), 1 - left * (1 - max(seen))
 
 
 def readings(sensor: SensorDescription, load: LoadShape, poll_s: float, phase: float) -> Series:

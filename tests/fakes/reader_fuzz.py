@@ -20,9 +20,11 @@ from pathlib import Path
 from random import Random
 
 from fakes import run as fake
+from fakes import tool_files
 
 from ptxbench.attribute.baseline import read_report
 from ptxbench.attribute.launches import read_launches as read_injected
+from ptxbench.audit.readers import read_contents
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.experiment.roofline.point import open_folder, read_kernels
 from ptxbench.meter.readers import read_mapping, read_meter
@@ -155,6 +157,14 @@ def _meter_csv() -> bytes:
 def _meter_dates() -> bytes:
     rows = [f'13/07/2023 18:27:{i:02d},5;1.{i:03d},25 W;"{i % 3}"' for i in range(60)]
     return "\n".join(["Zeitstempel;Leistung [mW];Phase", *rows, ""]).encode("utf-16")
+
+
+def _of_tool(write: Callable[[Path], Path]) -> Callable[[], bytes]:
+    def data() -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            return write(Path(folder)).read_bytes()
+
+    return data
 
 
 def _smi() -> bytes:
@@ -360,6 +370,17 @@ READERS = (
         {},
         _whole(H200 / "programs" / "mixed.json"),
         lambda f: read_report(f / "energy.json"),
+    ),
+    *(
+        FuzzedReader(
+            f"{name} of another tool", file, {}, _of_tool(write), lambda f, file=file: read_contents(f / file)
+        )
+        for name, file, write in (
+            ("a log", "dcgm.txt", tool_files.dcgm),
+            ("a table", "zeus.csv", tool_files.zeus),
+            ("a document", "cache.json", tool_files.kernel_tuner),
+            ("operations", "gemm.parquet", tool_files.operations),
+        )
     ),
     FuzzedReader("launches of a program", "7-0.txt", {}, lambda: TRACE_TEXT, _injected),
 )

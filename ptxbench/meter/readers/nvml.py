@@ -65,8 +65,14 @@ def read_nvml(
         InputError: The file is no such log, or is of several boards and none is named.
     """
     mapping = mapping or Mapping()
-    table = read_text_table(open_text(path), mapping.separator, mapping.decimal)
-    table = replace(table, section=_SECTION)
+    return series_of(read_text_table(open_text(path), mapping.separator, mapping.decimal), mapping, board)
+
+
+def series_of(
+    table: TextTable, mapping: Mapping, board: str | None = None
+) -> tuple[tuple[Series, ...], tuple[str, ...]]:
+    """Return the series of a table of power readings, and notes; see `read_nvml`."""
+    path, table = table.path, replace(table, section=_SECTION)
     times = times_of(table, mapping)
     chosen, notes = _board(table, board) if mapping.rows is None else (mapping.rows, ())
     sources = dict(mapping.sources) or _sources(table)
@@ -185,8 +191,7 @@ def _board(table: TextTable, board: str | None) -> tuple[tuple[str, str] | None,
     Raises:
         InputError: There are several boards and none is named, or not the one that is named.
     """
-    labels = {name: distinct(table, name) for name in table.names if PATTERNS["board"].fullmatch(name)}
-    boards = {name: values for name, values in labels.items() if not _is_share(values)}
+    boards = _board_labels(table)
     several = {name: values for name, values in boards.items() if len(values) > 1}
     listed = "; ".join(f"{name} {', '.join(values)}" for name, values in (several or boards).items())
     if board is None and not several:
@@ -200,6 +205,20 @@ def _board(table: TextTable, board: str | None) -> tuple[tuple[str, str] | None,
             if board.lower() == value.lower():
                 return (name, value), (f"of {table.path.name} the rows with {name} {value} are taken",)
     raise InputError(f"{table.path} has no GPU {board!r} ({listed or 'no column tells GPUs apart'})")
+
+
+def boards_of(table: TextTable) -> tuple[str, ...]:
+    """Return the labels by which a log tells its boards apart, none where it is of one.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    return next((values for values in _board_labels(table).values() if len(values) > 1), ())
+
+
+def _board_labels(table: TextTable) -> dict[str, tuple[str, ...]]:
+    labels = {name: distinct(table, name) for name in table.names if PATTERNS["board"].fullmatch(name)}
+    return {name: values for name, values in labels.items() if not _is_share(values)}
 
 
 def _is_share(values: Sequence[str]) -> bool:

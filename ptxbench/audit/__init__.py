@@ -1,0 +1,1 @@
+"""What others recorded, judged by what is known of the sensor that they read."""

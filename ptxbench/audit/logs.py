@@ -1,0 +1,251 @@
+"""The numbers that people take from a log of power: mean, energy and highest, and the energy of windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ptxbench.audit.boards import KnownBoard
+from ptxbench.audit.claim import Before, Cause, Claim, Reason, Span, Way
+from ptxbench.audit.readers.contents import Log
+from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.status import Status
+from ptxbench.energy.methods import mtsm_j
+from ptxbench.energy.window import noise_w_of, window_energy
+from ptxbench.energy.window_values import UNIFORM_SD
+from ptxbench.meter.readers.nvml import LabelledWindow
+from ptxbench.sensors.description import SensorDescription, Shape
+from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+
+_NS_PER_S = 1e9
+# A log that is polled this much more slowly than its source is renewed: when each value was made is known.
+_SLOW = 1.2
+# So many values of a window tell how uneven its power is.
+_TOLD = 10
+_SYSTEM = Reason(Cause.SYSTEM, "of the whole system at the wall, idle and other parts too: no GPU's number")
+
+
+def claims_of(log: Log, board: KnownBoard, windows: Sequence[LabelledWindow]) -> Iterator[Claim]:
+    """Yield the numbers of a log.
+
+    Args:
+        log: The log.
+        board: What is known of its board and sensors.
+        windows: Windows in which kernels ran; none: the whole log is one.
+    """
+    for series in log.series:
+        good = series.good()
+        if len(good) < 2 or good.time_ns[-1] <= good.time_ns[0]:
+            continue
+        name = " ".join(filter(None, (log.label, str(series.source) if not log.is_external else "meter")))
+        if log.is_external:
+            yield from _of_meter(name, good)
+        elif series.counts_energy:
+            yield from _of_counter(name, log, good, windows)
+        elif windows:
+            yield from _of_windows(name, log, good, board, windows)
+        else:
+            yield from _of_whole(name, log, good, board)
+
+
+def _of_whole(name: str, log: Log, good: Series, board: KnownBoard) -> Iterator[Claim]:
+    """Yield mean, energy and highest reading of a log; its last values bound what was drawn at its end."""
+    sensor, value_w = board.sensor(good.source), good.value
+    length_s, poll_s = _length_s(good), _poll_s(good)
+    mean_w = float(value_w.mean())
+    mean = Claim(
+        label=f"{name} mean power",
+        unit="W",
+        value=mean_w,
+        power_w=mean_w,
+        way=Way.MEAN,
+        source=good.source,
+        window_s=Span(length_s, length_s),
+        poll_s=poll_s,
+        gpu=log.gpu,
+        before_w=Span(float(value_w[0]), float(value_w[0])),
+        end_w=_end_w(float(value_w[-1]), sensor, board),
+        scatter_w=_scatter_w(value_w, sensor, poll_s) + log.quantum_w,
+        reasons=tuple(_sampling(sensor, poll_s)),
+    )
+    yield mean
+    yield replace(mean, label=f"{name} energy", unit="J", value=mean_w * length_s)
+    highest_w = float(value_w.max())
+    yield replace(
+        mean,
+        label=f"{name} highest",
+        value=highest_w,
+        power_w=highest_w,
+        way=Way.HIGHEST,
+        end_w=None,
+        reasons=(),
+    )
+
+
+def _of_windows(
+    name: str, log: Log, good: Series, board: KnownBoard, windows: Sequence[LabelledWindow]
+) -> Iterator[Claim]:
+    """Yield the mean of the readings within each window, beside what all readings around it tell."""
+    sensor = board.sensor(good.source)
+    slow, seen = _dated(good, sensor)
+    noise_w = noise_w_of(slow, seen)
+    for number, one in enumerate(windows, 1):
+        window = one.window
+        read = mtsm_j(good, window)
+        label = f"{name} {one.label or f'window {number}'} energy"
+        before = good.value[good.time_ns <= window.start_ns]
+        claim = Claim(
+            label=label,
+            unit="J",
+            value=read.energy_j,
+            power_w=read.energy_j / window.elapsed_s,
+            way=Way.MEAN,
+            source=good.source,
+            window_s=Span(window.elapsed_s, window.elapsed_s),
+            poll_s=_poll_s(good),
+            gpu=log.gpu,
+            before=Before.UNKNOWN,
+            before_w=Span(float(before[-1]), float(before[-1])) if len(before) else None,
+        )
+        if read.status is not Status.OK:
+            yield replace(
+                claim, value=math.nan, power_w=math.nan, reasons=(Reason(Cause.WINDOW, read.reason),)
+            )
+            continue
+        found = window_energy(slow, window, seen, noise_w=noise_w)
+        if found.status is Status.OK:
+            half_w = COVERAGE_FACTOR * found.error_j / window.elapsed_s + log.quantum_w
+            power_w = found.energy_j / window.elapsed_s
+            text = f"the readings around it give {found.energy_j:.4g} J with averaging, lag and edges out"
+            claim = replace(
+                claim,
+                found_w=Span(max(power_w - half_w, 0.0), power_w + half_w),
+                reasons=(*_averaging(sensor, window.elapsed_s), Reason(Cause.UNCERTAIN, text)),
+            )
+        else:
+            inside = (good.time_ns >= window.start_ns) & (good.time_ns <= window.end_ns)
+            scatter_w = _window_scatter_w(good.value[inside], sensor, claim.poll_s, board) + log.quantum_w
+            claim = replace(claim, scatter_w=scatter_w, reasons=(Reason(Cause.WINDOW, found.reason),))
+        yield claim
+
+
+def _of_counter(name: str, log: Log, good: Series, windows: Sequence[LabelledWindow]) -> Iterator[Claim]:
+    """Yield what the counter rose by in a log, or from the last value before each edge of a window."""
+    whole = LabelledWindow(KernelWindow(int(good.time_ns[0]), int(good.time_ns[-1]), _length_s(good)), "")
+    for number, one in enumerate(windows or (whole,), 1):
+        window = one.window
+        edges = np.searchsorted(good.time_ns, [window.start_ns, window.end_ns], side="right") - 1
+        label = f"{name} {one.label or f'window {number}'} energy" if windows else f"{name} energy"
+        if edges[0] < 0:
+            continue
+        energy_j = float(good.value[edges[1]] - good.value[edges[0]])
+        idle = Reason(Cause.IDLE_INCLUDED, "of the whole log, idle included")
+        yield Claim(
+            label=label,
+            unit="J",
+            value=energy_j,
+            power_w=energy_j / window.elapsed_s,
+            way=Way.COUNTER,
+            source=good.source,
+            window_s=Span(window.elapsed_s, window.elapsed_s),
+            # At the edges of a window the last value that was read counts.
+            poll_s=_poll_s(good) if windows else 0.0,
+            gpu=log.gpu,
+            reasons=() if windows else (idle,),
+        )
+
+
+def _of_meter(name: str, good: Series) -> Iterator[Claim]:
+    length_s, mean_w = _length_s(good), float(good.value.mean())
+    # One sample more or less at the edges.
+    scatter_w = float(np.ptp(good.value)) * _poll_s(good) / length_s
+    mean = Claim(
+        label=f"{name} mean power",
+        unit="W",
+        value=mean_w,
+        power_w=mean_w,
+        way=Way.METER,
+        source=None,
+        window_s=Span(length_s, length_s),
+        poll_s=_poll_s(good),
+        scatter_w=scatter_w,
+        reasons=(_SYSTEM,),
+    )
+    yield mean
+    yield replace(mean, label=f"{name} energy", unit="J", value=mean_w * length_s)
+
+
+def _end_w(last_w: float, sensor: SensorDescription, board: KnownBoard) -> Span:
+    """Return the mean power that may have been drawn in the time before a log's end which its values miss.
+
+    Of that time, half the averaging before the last value's newest instant and all since then, a last value
+    that is a mean over a while bounds the first part.
+    """
+    low_w, most_w = min(board.idle_w.low, last_w), max(board.most_w, last_w)
+    blind_s, half_s = sensor.lag_s + sensor.refresh_s, sensor.averaging_s / 2
+    if not half_s > 0 or sensor.shape is not Shape.BOXCAR:
+        return Span(low_w, most_w)
+    # The other half of the mean is from low_w to most_w, too.
+    low_half_w = max(low_w, 2 * last_w - most_w)
+    most_half_w = min(most_w, 2 * last_w - low_w)
+    whole_s = blind_s + half_s
+    return Span(
+        (low_half_w * half_s + low_w * blind_s) / whole_s, (most_half_w * half_s + most_w * blind_s) / whole_s
+    )
+
+
+def _scatter_w(value_w: Float64s, sensor: SensorDescription, poll_s: float) -> float:
+    """Return the half-width of what was missed between readings that cover a part of the time."""
+    apart_s = max(poll_s, sensor.refresh_s)
+    covered = min(sensor.memory_s / apart_s, 1.0) if apart_s > 0 else 1.0
+    count = max(len(value_w) * poll_s / apart_s, 2.0)
+    return COVERAGE_FACTOR * float(value_w.std()) * math.sqrt((1 - covered) / count)
+
+
+def _window_scatter_w(
+    value_w: Float64s, sensor: SensorDescription, poll_s: float, board: KnownBoard
+) -> float:
+    """Return the same of a window, of which few readings do not tell how uneven its power is."""
+    apart_s = max(poll_s, sensor.refresh_s)
+    if sensor.memory_s >= apart_s or len(value_w) * poll_s >= _TOLD * apart_s:
+        return _scatter_w(value_w, sensor, poll_s)
+    spread_w = min(board.most_w, 2 * float(value_w.max())) - board.idle_w.low
+    own = max(len(value_w) * poll_s / apart_s, 1.0)
+    return COVERAGE_FACTOR * UNIFORM_SD * spread_w * math.sqrt((1 - sensor.memory_s / apart_s) / own)
+
+
+def _sampling(sensor: SensorDescription, poll_s: float) -> Iterator[Reason]:
+    apart_s = max(poll_s, sensor.refresh_s)
+    if sensor.memory_s < apart_s:
+        text = (
+            f"the readings cover {sensor.memory_s:.3g} s of each {apart_s:.3g} s; what a load in step with"
+            " them draws between is not known"
+        )
+        yield Reason(Cause.SAMPLING, text)
+
+
+def _averaging(sensor: SensorDescription, length_s: float) -> Iterator[Reason]:
+    if sensor.averaging_s > sensor.refresh_s:
+        text = f"{sensor.source} is a mean over {sensor.averaging_s:.3g} s, in a window of {length_s:.3g} s"
+        yield Reason(Cause.RUNNING_MEAN, text)
+
+
+def _dated(good: Series, sensor: SensorDescription) -> tuple[Series, SensorDescription]:
+    """Return readings with the moment at which each was made, where they are polled more slowly than made."""
+    poll_s = _poll_s(good)
+    if not sensor.refresh_s > 0 or poll_s < _SLOW * sensor.refresh_s:
+        return good, sensor
+    made_ns = good.time_ns - round(sensor.refresh_s / 2 * _NS_PER_S)
+    return replace(good, stamp_ns=made_ns), replace(sensor, refresh_s=poll_s)
+
+
+def _length_s(good: Series) -> float:
+    return float(good.time_ns[-1] - good.time_ns[0]) / _NS_PER_S
+
+
+def _poll_s(good: Series) -> float:
+    steps_ns = np.diff(np.unique(good.time_ns))
+    return float(np.median(steps_ns)) / _NS_PER_S

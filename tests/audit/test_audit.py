@@ -1,0 +1,261 @@
+"""Numbers of other tools: what they should have been lies in the interval, and no more is said."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import tool_files
+
+from ptxbench.audit.audit import AuditOptions, audit
+from ptxbench.audit.boards import board_named, measured_board
+from ptxbench.audit.claim import Before, Cause, Claim, Span, State, Way
+from ptxbench.audit.judge import judge
+from ptxbench.audit.readers.summaries import collector_window_s
+from ptxbench.cli.main import run
+from ptxbench.core.errors import InputError
+from ptxbench.energy.predicted_error import LoadShape, readings, seen_shares
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.description import SensorDescription
+
+ROOT = Path(__file__).parents[2]
+CAPTURE = ROOT / "hw_validation" / "captures" / "rtx3090_step_6s"
+H100 = board_named("NVIDIA H100 80GB HBM3")
+TOLERANCE = 0.03
+
+
+def claim(power_w, window_s, way=Way.MEAN, source=SourceName.USAGE, poll_s=0.1, **more):
+    return Claim("x", "W", power_w, power_w, way, source, Span(window_s, window_s), poll_s, **more)
+
+
+def test_share_of_a_running_mean_is_that_of_its_formula():
+    mean = SensorDescription(SourceName.USAGE, 0.001, 1.0, 0.0, 1e-3, "measured")
+    # The mean over t from 0 to T of t / A is T / (2 A), for T up to A; calls every 10 ms see that.
+    low, high = seen_shares(mean, 0.5, 0.01)
+    assert 0.24 < low <= high < 0.26
+    # Of a long window the first second is missed by half.
+    low, high = seen_shares(mean, 1000.0, 0.1)
+    assert low == pytest.approx(1 - 0.5 / 1000, abs=1e-4)
+    assert high == pytest.approx(1 - 0.5 / 1000, abs=1e-4)
+
+
+@pytest.mark.parametrize("source", [SourceName.USAGE, SourceName.INSTANT])
+@pytest.mark.parametrize("length_s", [0.3, 1.0, 4.0])
+def test_the_interval_holds_the_power_that_made_the_number(source, length_s):
+    """Whatever was drawn before the window, and wherever in its refresh the sensor was."""
+    rng = np.random.default_rng(5)
+    for _ in range(8):
+        before_w, power_w = rng.uniform(70, 690, size=2)
+        load = LoadShape(np.zeros(1), np.array([length_s]), np.array([power_w]), before_w, 2.0, 0.0)
+        seen = readings(H100.sensor(source), load, 0.1, float(rng.uniform()))
+        mean_w = float(seen.value[seen.time_ns >= seen.time_ns[-1] - length_s * 1e9].mean())
+        verdict = judge(claim(mean_w, length_s, source=source), H100, TOLERANCE)
+        assert verdict.truth.low <= power_w <= verdict.truth.high
+        if verdict.state is State.VALID:
+            assert abs(mean_w / power_w - 1) <= TOLERANCE
+        if verdict.state is State.BIASED:
+            assert (mean_w < power_w) == (verdict.bias.high < 0)
+
+
+@pytest.mark.parametrize("length_s", [0.15, 1.0, 20.0])
+def test_the_interval_of_a_counter_holds_the_power_that_moved_it(length_s):
+    sensor = H100.sensor(SourceName.COUNTER)
+    rng = np.random.default_rng(6)
+    for _ in range(8):
+        before_w, power_w = rng.uniform(70, 690, size=2)
+        ages_s = sensor.lag_s + sensor.refresh_s * rng.uniform(size=2)
+        energy_j = power_w * (length_s - ages_s[1]) + before_w * ages_s[0]
+        one = Claim(
+            "x", "J", energy_j, energy_j / length_s, Way.COUNTER, SourceName.COUNTER, Span(length_s, length_s)
+        )
+        truth = judge(one, H100, TOLERANCE).truth
+        assert truth.low <= power_w * length_s <= truth.high
+
+
+def test_a_short_window_of_a_long_mean_is_biased_or_not_told_and_a_long_one_is_valid():
+    short = claim(200.0, 0.1, before=Before.IDLE)
+    assert judge(short, H100, TOLERANCE).state is not State.VALID
+    assert judge(claim(180.0, 1.0, before=Before.IDLE), H100, TOLERANCE).state is State.BIASED
+    long = judge(claim(500.0, 600.0), H100, TOLERANCE)
+    assert long.state is State.VALID
+    assert judge(claim(500.0, 600.0), H100, 0.005).state is State.UNKNOWN
+
+
+def test_a_number_that_no_load_gives_is_not_explained():
+    """A mean of 690 W within 0.1 s after idle is no H100's."""
+    verdict = judge(claim(690.0, 0.1, before=Before.IDLE), H100, TOLERANCE)
+    assert verdict.state is State.UNKNOWN
+    assert verdict.truth is None
+    assert verdict.reasons[-1].cause is Cause.BOARD
+
+
+def test_a_board_at_its_limit_is_said_to_be_capped():
+    verdict = judge(claim(699.0, 60.0), H100, TOLERANCE)
+    assert Cause.CAPPED in {reason.cause for reason in verdict.reasons}
+    assert Cause.CAPPED not in {one.cause for one in judge(claim(500.0, 60.0), H100, TOLERANCE).reasons}
+
+
+# Six of 65,268 rows of ai-dynamo/aiconfigurator (Apache-2.0, commit 095f58a5, h200_sxm, vllm 0.22.0, bf16
+# GEMM): latency in ms and power in W; and the power that an H100 drew by EnergyMonitor over 5 s.
+PUBLISHED = [
+    ("2048 x 2048 x 2048", 0.0251, 310, 697),
+    ("512 x 4096 x 4096", 0.0270, 313, 697),
+    ("1024 x 4096 x 4096", 0.0516, 473, 698),
+    ("4096 x 2048 x 2048", 0.0547, 685, 699),
+    ("4096 x 4096 x 4096", 0.2112, 692, 697),
+    ("8192 x 8192 x 8192", 1.5525, 691, 698),
+]
+
+
+@pytest.mark.parametrize(("shape", "latency_ms", "power_w", "measured_w"), PUBLISHED)
+def test_a_public_table_is_not_believed_where_it_is_wrong(shape, latency_ms, power_w, measured_w):
+    window_s = collector_window_s(latency_ms / 1e3)
+    one = Claim(shape, "W", power_w, power_w, Way.MEAN, SourceName.USAGE, window_s, 0.1, limit_w=700)
+    verdict = judge(one, board_named("NVIDIA H200"), TOLERANCE)
+    assert verdict.truth.low <= measured_w <= verdict.truth.high
+    if abs(power_w / measured_w - 1) > TOLERANCE:
+        assert verdict.state is not State.VALID
+
+
+FORMS = [
+    ("NVML log", tool_files.smi, 6),
+    ("nvidia-smi dmon", tool_files.dmon, 3),
+    ("dcgmi dmon", tool_files.dcgm, 4),
+    ("PTDaemon log", tool_files.ptdaemon, 2),
+    ("Zeus", tool_files.zeus, 4),
+    ("codecarbon", tool_files.codecarbon, 1),
+    ("Kernel Tuner", tool_files.kernel_tuner, 3),
+    ("InferenceX validation", tool_files.inference, 3),
+    ("InferenceX result", tool_files.inference_result, 2),
+    ("aiconfigurator", tool_files.operations, 2),
+]
+
+
+@pytest.mark.parametrize(("form", "write", "numbers"), FORMS, ids=[form for form, *_ in FORMS])
+def test_each_form_is_read(tmp_path, form, write, numbers):
+    (found,) = audit([write(tmp_path)], AuditOptions(gpu_name="H100"))
+    assert found.form == form
+    assert len(found.verdicts) == numbers
+    for one in found.verdicts:
+        assert one.reasons
+        assert one.claim.value > 0 or one.claim.label.startswith("step")
+        if one.truth is not None:
+            assert one.truth.low <= one.truth.high
+
+
+def state_of(found, label):
+    return next(one for one in found.verdicts if one.claim.label == label)
+
+
+def test_zeus_is_right_for_a_minute_and_a_window_of_50_ms_cannot_be_told(tmp_path):
+    (found,) = audit([tool_files.zeus(tmp_path)], AuditOptions(gpu_name="H100"))
+    assert state_of(found, "epoch GPU 0").state is State.VALID
+    still = state_of(found, "step GPU 0")
+    assert still.state is not State.VALID
+    assert Cause.ZERO in {reason.cause for reason in still.reasons}
+
+
+def test_codecarbon_divides_by_its_boards_and_says_that_idle_is_in_it(tmp_path):
+    (found,) = audit([tool_files.codecarbon(tmp_path)])
+    (one,) = found.verdicts
+    assert one.claim.power_w == pytest.approx(0.15 * 3.6e6 / 600 / 2)
+    assert one.state is State.VALID
+    assert one.truth.low <= 0.15 * 3.6e6 <= one.truth.high
+    assert one.reasons[0].cause is Cause.IDLE_INCLUDED
+
+
+def test_a_tuning_that_goes_on_is_read(tmp_path):
+    (found,) = audit([tool_files.kernel_tuner(tmp_path, is_closed=False)])
+    assert state_of(found, "128 nvml_power").claim.power_w == 300.0
+
+
+def test_the_wall_is_no_gpu(tmp_path):
+    (found,) = audit([tool_files.ptdaemon(tmp_path)])
+    assert {reason.cause for one in found.verdicts for reason in one.reasons} == {Cause.SYSTEM}
+
+
+def test_two_boards_of_a_log_are_two(tmp_path):
+    (found,) = audit([tool_files.smi(tmp_path)])
+    first, second = (state_of(found, f"{gpu} usage mean power").claim.value for gpu in "01")
+    assert second == pytest.approx(first + 1)
+    # 20 s of 500 W among 30 s, half a second of which a mean of 1 s shows too late.
+    truth = state_of(found, "0 usage mean power").truth
+    assert truth.low <= (500 * 20 + 120 * 11) / 31 <= truth.high
+
+
+def test_times_of_a_log_without_them_are_those_that_are_said(tmp_path):
+    path = tool_files.dmon(tmp_path)
+    (slow,), (quick,) = (audit([path], AuditOptions(gpu_name="H100", period_s=s)) for s in (1.0, 0.1))
+    assert slow.verdicts[0].claim.window_s.low == pytest.approx(30.0)
+    assert quick.verdicts[0].claim.window_s.low == pytest.approx(3.0)
+    assert "no times" in slow.notes[0]
+
+
+def test_a_capture_is_off_by_what_its_meter_says():
+    """The mean of `power.draw` is 11.0% below the meter, of which 5.7 ± 1% are gain (docs/validation.md)."""
+    options = AuditOptions(windows=CAPTURE / "windows.csv", gpu_name="RTX 3090")
+    (found,) = audit([CAPTURE / "nvml.csv"], options)
+    usage = state_of(found, "usage window 1 energy")
+    assert usage.state is State.BIASED
+    low, high = (0.943 + gain for gain in (-0.010, 0.010))
+    assert (1 + usage.bias.low) * low <= 1 - 0.110 <= (1 + usage.bias.high) * high
+    instant = state_of(found, "instant window 1 energy")
+    assert (1 + instant.bias.low) * 0.951 <= 1 - 0.059 <= (1 + instant.bias.high) * 0.955
+
+
+def test_what_doctor_measured_goes_before_what_is_shipped():
+    board = measured_board(ROOT / "results" / "nvidia-h200" / "sensor")
+    assert board.limit_w == 700
+    assert board.sensor(SourceName.USAGE).origin == "measured"
+    assert "measured on this board" in board.origin
+    assert board_named("NVIDIA H200").sensor(SourceName.USAGE).averaging_s == pytest.approx(
+        board.sensor(SourceName.USAGE).averaging_s, rel=0.01
+    )
+
+
+def test_of_an_unknown_gpu_nothing_is_bounded_but_long_windows(tmp_path):
+    (found,) = audit([tool_files.zeus(tmp_path)])
+    assert "does not say which GPU" in found.origin[0]
+    assert state_of(found, "step GPU 0").state is not State.VALID
+    assert math.isinf(board_named("").limit_w)
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        '{"cache": 3}',
+        "PAR1 and no more",
+        "start_time,window_name,elapsed_time,gpu0_energy\n",
+        "a,b\nc,d\n",
+    ],
+)
+def test_what_is_no_file_of_a_tool_is_one_line(tmp_path, capsys, text):
+    (tmp_path / "file").write_text(text)
+    assert run(["audit", str(tmp_path / "file")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("ptxbench: error: ")
+    assert said.count("\n") == 1
+
+
+def test_windows_of_what_is_no_log_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no log"):
+        audit([tool_files.zeus(tmp_path)], AuditOptions(windows=CAPTURE / "windows.csv"))
+
+
+def test_the_command_prints_a_table_json_and_a_page(tmp_path, capsys):
+    path = tool_files.operations(tmp_path)
+    assert run(["audit", str(path), "--html", str(tmp_path / "page.html")]) == 0
+    assert "cannot be told" in capsys.readouterr().out
+    assert "boards alike" not in (page := (tmp_path / "page.html").read_text())
+    assert "310" in page
+    assert run(["audit", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (one,) = document["files"]
+    assert one["counts"] == {"valid": 0, "biased": 0, "cannot be told": 2}
+    number = one["numbers"][0]
+    assert number["bias_pct"][0] < 0 < number["bias_pct"][1]
+    assert number["reasons"][0]["cause"] == "running mean"
