@@ -15,6 +15,7 @@ from ptxbench.audit.logs import claims_of
 from ptxbench.audit.readers import read_contents
 from ptxbench.core.errors import InputError
 from ptxbench.core.option import Opt
+from ptxbench.core.shared_options import SensorPath
 from ptxbench.meter.readers.mapping import read_mapping
 from ptxbench.meter.readers.nvml import read_windows
 
@@ -24,8 +25,7 @@ class AuditOptions:
     """Options of an audit.
 
     Attributes:
-        sensor_path: What `ptxbench doctor` measured of the board that the numbers are of.
-        windows: CSV of windows (start_us,end_us) of a log in which kernels ran.
+        windows: CSV of the kernels' windows (start_us,end_us), of a log.
         mapping: TOML that says what the columns of a log are.
         gpu_name: Name of the GPU, where a file does not say it, such as H100.
         before: What the board did before each window (default: as the kind of file has it, else any load).
@@ -33,12 +33,12 @@ class AuditOptions:
         tolerance: From which part on a bias matters.
     """
 
-    sensor_path: Annotated[Path | None, Opt(flag="--sensor")] = None
+    sensor_path: SensorPath = None
     windows: Path | None = None
     mapping: Path | None = None
     gpu_name: str = ""
-    before: Annotated[str | None, Opt(choices=tuple(Before))] = None
-    period_s: Annotated[float, Opt(0, above=True)] = 1.0
+    before: Annotated[str | None, Opt(choices=tuple(one.value for one in Before))] = None
+    period_s: Annotated[float, Opt(0, 3600, above=True)] = 1.0
     tolerance: Annotated[float, Opt(0, 1, above=True)] = 0.03
 
 

@@ -28,7 +28,7 @@ class _Options(AuditOptions):
     """Options of `ptxbench audit`.
 
     Attributes:
-        html: Write a page for a browser into this file.
+        html: Write the report as a page for a browser.
     """
 
     files: Annotated[tuple[Path, ...], Arg(help="FILE is what another tool wrote (docs/howto/audit.md).")]

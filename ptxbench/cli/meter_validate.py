@@ -33,7 +33,7 @@ class _Options:
         bursts: Folder of `ptxbench meter sync`, with --run; repeatable.
         nvml: CSV of the GPU's readings, in place of --run.
         windows: CSV of the kernels' windows (start_us,end_us), with --nvml.
-        mapping: TOML that says what the columns of both logs are.
+        mapping: TOML that says what the columns of a log are.
         nvml_gpu: GPU of the NVML log: its index, UUID or PCI bus, in a log of several.
         plots: Folder for plots: the signals and the errors.
     """
