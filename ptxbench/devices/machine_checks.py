@@ -17,6 +17,7 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.toolchain import assembler_name, tool_path, tool_version
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.driver_presence import driver_traces
+from ptxbench.devices.pollers import poller_verdicts
 from ptxbench.sensors.base import POWER_SOURCES
 from ptxbench.storage.doctor_file import State, Verdict
 
@@ -34,15 +35,19 @@ _REASONS = {
 
 
 def machine_verdicts(
-    devices: Path = Path("/dev"), load: Callable[[str], object] = ctypes.CDLL
+    devices: Path = Path("/dev"),
+    load: Callable[[str], object] = ctypes.CDLL,
+    processes: Path = Path("/proc"),
 ) -> tuple[Verdict, ...]:
-    """Return a line for the driver, the packages, the device files and the tools.
+    """Return a line for the driver, the packages, the device files, what polls the GPUs, and the tools.
 
     Args:
         devices: Folder of the device files.
         load: Loads a shared library by name, or raises OSError.
+        processes: Folder with the command lines of all processes.
     """
-    return (_driver(devices, load), *_packages(), *_permissions(devices), *tool_verdicts())
+    found = (_driver(devices, load), *_packages(), *_permissions(devices))
+    return (*found, *poller_verdicts(processes), *tool_verdicts())
 
 
 def tool_verdicts() -> tuple[Verdict, ...]:
@@ -73,6 +78,12 @@ def device_verdicts(device: Any) -> Iterator[Verdict]:
         yield Verdict("processes", State.NOTE, text)
     if device.clocks_locked:
         yield Verdict("clocks", State.NOTE, "application clocks are set; rows are of that clock alone")
+    if device.is_persistent is False:
+        text = "the driver unloads when no program is open: the first readings after that are of a board that"
+        yield Verdict("persistence", State.NOTE, f"off: {text} wakes; keep it on (nvidia-smi -pm 1)")
+    if device.has_ecc is False:
+        text = "off: bytes of memory cost less than with it; compare boards of one setting"
+        yield Verdict("ECC", State.NOTE, text)
     for name, code in silent_sources(device).items():
         yield Verdict(name, State.NOTE, f"does not answer: {_REASONS.get(code, '')}NVML code {code}")
 

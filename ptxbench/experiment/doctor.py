@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ptxbench.analysis.other_tools import other_tool_verdicts
 from ptxbench.analysis.source_reach import source_reach, source_verdict, use_verdicts
 from ptxbench.catalogue.architecture import capability_of
 from ptxbench.core.errors import GpuError, ToolError
@@ -109,6 +110,7 @@ def judge_sources(sensor: SensorFile) -> Examined:
     }
     verdicts = [source_verdict(probe, reaches.get(probe.sensor.source)) for probe in sensor.sources]
     verdicts += [Verdict("load", State.BAD, note) for note in sensor.notes]
+    verdicts += other_tool_verdicts(sensor.sources)
     found = tuple(reaches.values())
     return Examined((*verdicts, *use_verdicts(sensor.sources, found)), found)
 

@@ -263,6 +263,18 @@ class NvmlDevice:
                 return True
         return False
 
+    @property
+    def is_persistent(self) -> bool | None:
+        """Whether the driver stays loaded while no program uses the GPU; None where NVML does not tell."""
+        mode = self._optional(None, "nvmlDeviceGetPersistenceMode")
+        return None if mode is None else bool(mode)
+
+    @property
+    def has_ecc(self) -> bool | None:
+        """Whether errors of memory are corrected; None where NVML does not tell, or the board cannot."""
+        modes = self._optional(None, "nvmlDeviceGetEccMode")
+        return None if modes is None else bool(modes[0])
+
     def throttle_reasons(self) -> int:
         """Return the bit mask of clocks event reasons; 0 where NVML does not tell."""
         reasons = self._optional(None, "nvmlDeviceGetCurrentClocksEventReasons")

@@ -11,6 +11,7 @@ from ptxbench.devices.machine_checks import (
     fault_verdicts,
     machine_verdicts,
 )
+from ptxbench.devices.pollers import poller_verdicts
 from ptxbench.sensors.nvml import NvmlDevice, list_devices
 from ptxbench.storage.doctor_file import State, Verdict
 
@@ -125,6 +126,8 @@ def test_a_whole_device_has_a_line_of_its_driver_alone():
         ),
         ({"pids": [1, 2]}, "processes", State.NOTE, "2 other processes"),
         ({"application_mhz": (1500, 3201)}, "clocks", State.NOTE, "application clocks"),
+        ({"is_persistent": False}, "persistence", State.NOTE, "nvidia-smi -pm 1"),
+        ({"has_ecc": False}, "ECC", State.NOTE, "compare boards of one setting"),
     ],
 )
 def test_what_a_device_lacks_has_its_line(lacks, subject, state, words):
@@ -137,3 +140,27 @@ def test_short_intervals_of_dcgm_are_refused_on_hopper_with_the_reason():
     assert dcgm_verdict(90).state is State.DO_NOT_USE
     assert "100 ms is a hard limit" in dcgm_verdict(90).text
     assert dcgm_verdict(80).state is State.NOTE
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "text"),
+    [
+        ("/usr/bin/dcgm-exporter -c 100 -f x.csv", State.NOTE, "dcgm-exporter reads every 0.1 s"),
+        ("dcgm-exporter --collect-interval=30000", State.OK, "dcgm-exporter reads every 30 s"),
+        ("dcgm-exporter", State.NOTE, "dcgm-exporter runs here"),
+        ("nvidia-smi --query-gpu=power.draw --format=csv -lms 20", State.NOTE, "every 0.02 s"),
+        ("nvidia-smi -l 5", State.OK, "nvidia-smi reads every 5 s"),
+        ("nvidia-smi dmon -s p", State.OK, "nvidia-smi dmon reads every 1 s"),
+        ("dcgmi dmon -e 155 -d 10", State.NOTE, "dcgmi dmon reads every 0.01 s"),
+        ("nv-hostengine -n", State.NOTE, "nv-hostengine runs here"),
+        ("nvidia-smi -q", None, ""),
+        ("python train.py -c 100", None, ""),
+    ],
+)
+def test_what_polls_the_gpus_is_named_with_how_often(tmp_path, words, state, text):
+    for number in (7, 8):  # two of a kind are one line
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "cmdline").write_bytes(words.replace(" ", "\0").encode() + b"\0")
+    found = list(poller_verdicts(tmp_path))
+    assert [one.state for one in found] == ([] if state is None else [state])
+    assert all(text in one.text for one in found)

@@ -70,6 +70,15 @@ def test_the_running_mean_is_found_and_its_line_has_the_methods(document):
     ]
 
 
+def test_what_the_sensors_make_of_other_tools_is_said(document):
+    mean, counter = of(document[0], "other tools")
+    # A share of (1 - idle / load) x (1 - T / 2 A) is missed in a window of T after idle time.
+    assert "means over 1 s" in mean["text"]
+    assert "% for 0.3 s" in mean["text"]
+    assert "renewed every 0.1 s" in counter["text"]
+    assert "stale" not in counter["text"]
+
+
 def test_what_was_measured_is_kept_and_serves_a_run(document):
     assert {s.source for s in read_sensor_file(document[1] / "sensor").sensors} == {"usage", "counter"}
     assert (document[1] / "counter" / "traces.parquet").exists()

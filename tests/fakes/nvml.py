@@ -45,6 +45,8 @@ class FakeDevice:
     errors: dict[str, int] = field(default_factory=dict)
     lost: bool = False
     is_partitioned: bool = False
+    is_persistent: bool = True
+    has_ecc: bool = True
     # PCI bus; None: as the GPU's index.
     bus: int | None = None
 
@@ -165,6 +167,8 @@ class FakeNvml:
             "nvmlDeviceGetUUID": lambda d: d.uuid,
             "nvmlDeviceGetCudaComputeCapability": lambda d: (9, 0),
             "nvmlDeviceGetMigMode": lambda d: (int(d.is_partitioned), 0),
+            "nvmlDeviceGetPersistenceMode": lambda d: int(d.is_persistent),
+            "nvmlDeviceGetEccMode": lambda d: (int(d.has_ecc), int(d.has_ecc)),
             "nvmlDeviceGetVbiosVersion": lambda d: "96.00",
             "nvmlDeviceGetEnforcedPowerLimit": lambda d: d.limit_mw,
             "nvmlDeviceGetMaxClockInfo": lambda d, kind: {1: 1980, 2: 3201}[kind],
