@@ -3,7 +3,7 @@
     python runners/mutants.py --count 40 --seed 1 [ptxbench/energy/window.py ...]
 
 Each change (a mutant) is a common slip: a bound that is off by one, another operator, a condition turned
-around, a call left out. It is made in a scratch copy, and the tests of the module's folder that run its
+around, a call left out. It is made in a scratch copy, and the tests of the module's package that run its
 line must then fail. One that survives is either a missing test, or no change of what the code does.
 
 mutmut 3 first runs all tests in a copy of its own layout, and cosmic-ray has one test command for all
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import cache_from_source
@@ -52,6 +52,8 @@ _COMPUTED = {
 }
 _SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any", "argmin": "argmax", "argmax": "argmin"}
 _NOT_COMPUTED = (ast.JoinedStr, ast.Import, ast.ImportFrom, ast.Raise)
+# One more of these is hardly another number.
+_LARGE = 1000
 
 
 @dataclass(frozen=True)
@@ -107,12 +109,17 @@ def _computed(node: ast.AST, statement: ast.stmt | None = None) -> Iterator[tupl
         if name in ("annotation", "returns", "decorator_list"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST) or isinstance(child, _NOT_COMPUTED):
+            if not isinstance(child, ast.AST) or isinstance(child, _NOT_COMPUTED) or _is_guard(child):
                 continue
             within = child if isinstance(child, ast.stmt) else statement
             if within is not None and hasattr(child, "lineno"):
                 yield within, child
             yield from _computed(child, within)
+
+
+def _is_guard(node: ast.AST) -> bool:
+    """Tell whether a node is the `strict=True` of a zip, which shows slips and is none."""
+    return isinstance(node, ast.keyword) and node.arg == "strict"
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, str]]:
@@ -143,7 +150,9 @@ def _beside(value: float) -> str:
     """Return another number near one, or the other truth."""
     if isinstance(value, bool):
         return str(not value)
-    return str(value + 1) if isinstance(value, int) else repr(value * 1.5 if value else 1.0)
+    if isinstance(value, int):
+        return str(value + 1 if value < _LARGE else value * 3 // 2)
+    return repr(value * 1.5 if value else 1.0)
 
 
 def _swaps(node: ast.expr) -> Iterator[tuple[str, str]]:
@@ -280,10 +289,11 @@ class Tests:
         """
         begin_s = time.monotonic()
         folder = Path(package).parent if package.endswith(".py") else package
-        code = copy.run([_tests_of(package), f"--cov={folder}", "--cov-context=test", "--cov-report="])
+        files = _tests_of(package)
+        code = copy.run([*files, f"--cov={folder}", "--cov-context=test", "--cov-report="])
         if code != 0:
             printed = copy.printed.read_text()[-2000:]
-            raise SystemExit(f"mutants: {_tests_of(package)} fails without any mutant:\n{printed}")
+            raise SystemExit(f"mutants: {' '.join(files)} fails without any mutant:\n{printed}")
         self.limit_s = 60 + 3 * (time.monotonic() - begin_s)
         self._took_s: dict[str, float] = json.loads(copy.took.read_text())
         # The next package's run would write over it.
@@ -293,26 +303,40 @@ class Tests:
         self._root = copy.root
 
     def of(self, mutant: Mutant) -> tuple[list[str], list[str]]:
-        """Return the tests that run a mutant's lines, the fastest first, and the others of their files.
+        """Return the tests that run a mutant's lines, and others that it may concern, the fastest first.
 
-        A line may run once for several tests, as it sets up what they share: hence the others. What is
-        computed as the module is imported concerns all tests that run any line of it.
+        A line may run once for several tests, as it sets up what they share or as its result is kept: others
+        are those of the same files, and all that run any line of the module.
         """
         by_line = self._data.contexts_by_lineno(str(self._root / mutant.module))
         first, last = mutant.lines
-        found = {context for line in range(first, last + 1) for context in by_line.get(line, ())}
-        if "" in found:
-            found = {context for contexts in by_line.values() for context in contexts}
-        tests = {context.rpartition("|")[0] for context in found - {""}}
-        files = {test.partition("::")[0] for test in tests}
-        others = [one for one in self._took_s if one not in tests and one.partition("::")[0] in files]
-        return sorted(tests, key=lambda test: (self._took_s[test], test)), others
+        near = _tests_in(context for line in range(first, last + 1) for context in by_line.get(line, ()))
+        files = {_file_of(test) for test in near}
+        far = _tests_in(context for contexts in by_line.values() for context in contexts)
+        far |= {test for test in self._took_s if _file_of(test) in files}
+        return self._sorted(near), self._sorted(far - near)
+
+    def _sorted(self, tests: set[str]) -> list[str]:
+        return sorted(tests, key=lambda test: (self._took_s[test], test))
 
 
-def _tests_of(package: str) -> str:
-    """Return the tests that mirror a package, or a single module."""
+def _tests_in(contexts: Iterable[str]) -> set[str]:
+    """Return the tests of contexts of coverage, such as "tests/test_a.py::test|run"; "" is an import."""
+    return {context.rpartition("|")[0] for context in contexts if context}
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def _tests_of(package: str) -> list[str]:
+    """Return the tests that mirror a package, or a single module, and what else imports of it."""
     path = Path("tests", *Path(package).parts[1:])
-    return str(path.with_name(f"test_{path.name}") if path.suffix else path)
+    mirror = path.with_name(f"test_{path.name}") if path.suffix else path
+    name = ".".join(Path(package).with_suffix("").parts)
+    every = (path.relative_to(ROOT) for path in sorted((ROOT / "tests").rglob("test_*.py")))
+    elsewhere = [path for path in every if not path.is_relative_to(mirror)]
+    return [str(mirror), *(str(path) for path in elsewhere if f"from {name}" in (ROOT / path).read_text())]
 
 
 def modules_of(names: Sequence[str]) -> dict[str, list[str]]:
@@ -354,7 +378,7 @@ def main() -> int:
                 survives = copy.survives(mutant, groups, tests.limit_s)
             finally:
                 copies.put(copy)
-            word = ("SURVIVED" if groups[0] else "UNTESTED") if survives else "killed"
+            word = ("SURVIVED" if any(groups) else "UNTESTED") if survives else "killed"
             took_s = time.monotonic() - begin_s
             print(f"{word:8} {took_s:4.0f} s  {mutant.shown(sources[mutant.module])}", flush=True)
             return survives

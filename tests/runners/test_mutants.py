@@ -25,6 +25,7 @@ def mean(values: list[float | int], most: int = 3) -> float:
     if not values or len(values) > most:
         raise ValueError(f"at most {most + 1}")
     values.sort()
+    zip(values, values, strict=True)
     return min(values) / -2.0 if True else values[0]
 '''
 
@@ -38,14 +39,15 @@ def test_each_kind_of_slip_is_made_once_at_its_place(mutants):
         "4: dropped not: not values  ->  (values)",
         "4: comparison: len(values) > most  ->  (len(values) >= most)",
         "6: dropped statement: values.sort()  ->  pass",
-        "7: branches swapped: min(values) / -2.0 if True else values[0]"
+        "7: dropped statement: zip(values, values, strict=True)  ->  pass",
+        "8: branches swapped: min(values) / -2.0 if True else values[0]"
         "  ->  (values[0] if True else min(values) / -2.0)",
-        "7: arithmetic: min(values) / -2.0  ->  (min(values) * -2.0)",
-        "7: min/max: min  ->  max",
-        "7: dropped minus: -2.0  ->  (2.0)",
-        "7: constant: 2.0  ->  3.0",
-        "7: constant: True  ->  False",
-        "7: constant: 0  ->  1",
+        "8: arithmetic: min(values) / -2.0  ->  (min(values) * -2.0)",
+        "8: min/max: min  ->  max",
+        "8: dropped minus: -2.0  ->  (2.0)",
+        "8: constant: 2.0  ->  3.0",
+        "8: constant: True  ->  False",
+        "8: constant: 0  ->  1",
     }
     for one in found:
         changed = one.applied_to(SOURCE.encode())
