@@ -256,7 +256,7 @@ class BoardReadings(ABC):
     def _narrowed(self, sources: Sequence[GatedSource], window: KernelWindow) -> tuple[GatedSource, ...]:
         """Return sources by their readings around a window alone."""
         near_ns = round(self.context_s * _NS_PER_S)
-        return tuple(_narrowed(one, window, near_ns, self._max_power_w) for one in sources)
+        return tuple(_narrowed(one, window, near_ns) for one in sources)
 
     def _found(self, source: GatedSource, window: KernelWindow, changes_ns: Sequence[int]) -> EnergyReading:
         """Return the energy by one source."""
@@ -379,11 +379,10 @@ def _between(series: Series, window: KernelWindow, reach_ns: int) -> npt.NDArray
     return kept
 
 
-def _narrowed(source: GatedSource, window: KernelWindow, reach_ns: int, max_power_w: float) -> GatedSource:
+def _narrowed(source: GatedSource, window: KernelWindow, reach_ns: int) -> GatedSource:
     """Return a source by its readings around a window alone."""
     kept = _between(source.verdict.series, window, reach_ns)
-    verdict = Verdict(source.verdict.series.select(kept), source.verdict.marks[kept])
-    return replace(source, verdict=with_objection(verdict, max_power_w=max_power_w))
+    return replace(source, verdict=with_objection(source.verdict.among(kept)))
 
 
 def _sides(window: KernelWindow, changes_ns: Sequence[int], sensor: SensorDescription) -> int:

@@ -156,7 +156,7 @@ def _in_kernel(
 
 def _of_settled(readings: Verdict, settled: Bools) -> Verdict:
     """Return the verdict with an objection where too many of a kernel's settled readings are wrong."""
-    of_kernel = with_objection(Verdict(readings.series.select(settled), readings.marks[settled]))
+    of_kernel = with_objection(readings.among(settled))
     return _with(readings, of_kernel.objection)
 
 

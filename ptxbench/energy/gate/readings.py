@@ -86,11 +86,17 @@ class Verdict:
         series: All of them.
         marks: A `Mark` for each, shape (n,).
         objection: Why none of them may be believed, "" where the rest may.
+        max_power_w: Highest power limit of the board, W, for the objection; NaN where it is not known.
     """
 
     series: Series
     marks: Marks
     objection: str = ""
+    max_power_w: float = math.nan
+
+    def among(self, kept: npt.NDArray[np.bool_]) -> Verdict:
+        """Return it for some of the readings alone, a mask of shape (n,), without an objection."""
+        return replace(self, series=self.series.select(kept), marks=self.marks[kept], objection="")
 
     @property
     def believed(self) -> Series:
@@ -130,22 +136,21 @@ def judge(series: Series, max_power_w: float, limits: GateLimits = LIMITS) -> Ve
     # The first rule that a reading breaks names it.
     for mark, broken in _rules(series, max_power_w, limits):
         marks[broken & (marks == Mark.BELIEVED)] = mark
-    return with_objection(Verdict(series, marks), limits, max_power_w)
+    return with_objection(Verdict(series, marks, max_power_w=max_power_w), limits)
 
 
-def with_objection(verdict: Verdict, limits: GateLimits = LIMITS, max_power_w: float = math.nan) -> Verdict:
+def with_objection(verdict: Verdict, limits: GateLimits = LIMITS) -> Verdict:
     """Return a verdict that objects to the source where too many readings are marked.
 
     Args:
         verdict: What is believed so far; an objection that is there stays.
         limits: How many are too many.
-        max_power_w: The highest power limit of the board, W, for the sentence; NaN where it is not known.
     """
     wrong = sum(count for mark, count in verdict.counts.items() if mark not in _SILENT)
     answered = len(verdict.series) - verdict.counts.get(Mark.FAILED, 0)
     if verdict.objection or wrong <= limits.wrong_share * answered:
         return verdict
-    return replace(verdict, objection=_objection(verdict, max_power_w, limits))
+    return replace(verdict, objection=_objection(verdict, limits))
 
 
 def _rules(
@@ -202,11 +207,11 @@ def _from_past(series: Series, stamped: npt.NDArray[np.bool_], limits: GateLimit
     return found
 
 
-def _objection(verdict: Verdict, max_power_w: float, limits: GateLimits) -> str:
+def _objection(verdict: Verdict, limits: GateLimits) -> str:
     series = verdict.series
     value = series.value[np.isfinite(series.value) & (series.code == 0)]
     reach = f"; they go from {value.min():.4g} to {value.max():.4g} {_unit(series)}" if len(value) else ""
-    limit = f" (limit {max_power_w:.4g} W)" if Mark.ABOVE_LIMIT in verdict.counts else ""
+    limit = f" (limit {verdict.max_power_w:.4g} W)" if Mark.ABOVE_LIMIT in verdict.counts else ""
     share = f"{limits.wrong_share:.0%}"
     coarse = "; if it is that coarse, measure it by `ptxbench doctor sensor` for `ptxbench table --sensor`"
     cure = coarse if Mark.STUCK in verdict.counts else ""

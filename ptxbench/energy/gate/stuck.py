@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -93,7 +93,7 @@ def mark_stuck(
             continue
         if _stands_still(hold, sensor, steps, changes_s, settings):
             marks[hold.at[1:]] = Mark.STUCK
-    return with_objection(Verdict(series, marks, verdict.objection), limits)
+    return with_objection(replace(verdict, marks=marks), limits)
 
 
 def _holds(
