@@ -43,7 +43,8 @@ def _errors_pct(points: Sequence[MethodPoint]) -> dict[_Way, dict[float, float]]
     worst: dict[_Way, dict[float, float]] = defaultdict(dict)
     for point in points:
         spread_pct = 0.0 if math.isnan(point.spread_pct) else point.spread_pct
-        error_pct = math.hypot(point.bias_pct, spread_pct) if point.answered == point.runs else math.inf
+        answers = point.answered == point.runs and math.isfinite(point.bias_pct)
+        error_pct = math.hypot(point.bias_pct, spread_pct) if answers else math.inf
         of_way = worst[point.method, point.source]
         of_way[point.requested_s] = max(of_way.get(point.requested_s, 0.0), error_pct)
     return dict(worst)
@@ -67,10 +68,12 @@ def _rank(of_way: dict[float, float]) -> tuple[float, float]:
 def _advice(way: _Way, of_way: dict[float, float]) -> str:
     method, source = way
     serves_s = _serves_from_s(of_way)
-    longest_s = max(of_way)
     if math.isinf(serves_s):
-        error_pct = of_way[longest_s]
-        return f"{method} on {source} is the least wrong, {error_pct:.1f}% off on a {longest_s:g} s kernel"
+        known = [duration_s for duration_s, error_pct in of_way.items() if math.isfinite(error_pct)]
+        if not known:
+            return f"{method} on {source} does not always give an energy, and no other does"
+        error_pct = of_way[max(known)]
+        return f"{method} on {source} is the least wrong, {error_pct:.1f}% off on a {max(known):g} s kernel"
     around = ", with idle time recorded around the kernel" if method in _WITH_IDLE else ""
     text = f"use {method} on {source}{around}: within {_ACCEPTED_PCT:g}% from {serves_s:g} s on"
     if serves_s > min(of_way):
