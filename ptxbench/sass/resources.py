@@ -18,7 +18,7 @@ _REGCOUNT, _FRAME_SIZE = 0x2F, 0x11
 # Attributes of .nv.info.KERNEL that hold three sizes of a block: .maxntid and .reqntid.
 _MAX_THREADS, _REQUIRED_THREADS = 0x05, 0x10
 _HAS_SIZE = 0x04
-_OF_KERNEL = ".nv.info."
+OF_KERNEL = ".nv.info."
 # The section that holds a kernel's static shared memory. From sm_90 on it begins with what the system
 # reserves of every block, by ptxas and by the driver's JIT alike.
 _SHARED = ".nv.shared."
@@ -47,7 +47,9 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class _Section:
+class Section:
+    """A section of an ELF file; its size counts where it has no data, too."""
+
     name: str
     kind: int
     data: bytes
@@ -62,15 +64,15 @@ def kernel_resources(image: bytes) -> dict[str, Resources]:
         RefusedModuleError: The image is no cubin, or does not say it.
     """
     try:
-        sections = _sections(image)
-        names = _symbol_names(sections)
-        info = next(s.data for s in sections if s.name == ".nv.info")
+        found_sections = sections(image)
+        names = _symbol_names(found_sections)
+        info = next(s.data for s in found_sections if s.name == ".nv.info")
         found: dict[str, dict[int, int]] = {}
         for attribute, symbol, value in _numbers(info):
             found.setdefault(names[symbol], {})[attribute] = value
-        shared = {s.name.removeprefix(_SHARED): s.size for s in sections if s.name.startswith(_SHARED)}
-        reserved = _RESERVED_BYTES if cubin_capability(image) >= _RESERVED_FROM else 0
-        own = {s.name.removeprefix(_OF_KERNEL): s.data for s in sections if s.name.startswith(_OF_KERNEL)}
+        shared = {s.name.removeprefix(_SHARED): s.size for s in found_sections if s.name.startswith(_SHARED)}
+        reserved = reserved_bytes(image)
+        own = {s.name.removeprefix(OF_KERNEL): s.data for s in found_sections if s.name.startswith(OF_KERNEL)}
         return {
             name: Resources(
                 values[_REGCOUNT],
@@ -98,7 +100,18 @@ def cubin_capability(image: bytes) -> int:
     return int((flags >> 8 if image[_ABI_AT] == _CUDA_13_ABI else flags) & 0xFF)
 
 
-def _sections(image: bytes) -> list[_Section]:
+def reserved_bytes(image: bytes) -> int:
+    """Return what the system reserves of each block's shared memory, at its begin."""
+    return _RESERVED_BYTES if cubin_capability(image) >= _RESERVED_FROM else 0
+
+
+def sections(image: bytes) -> list[Section]:
+    """Return the sections of a cubin.
+
+    Raises:
+        ValueError: The image is no 64-bit ELF file.
+        struct.error: It is cut off.
+    """
     if not image.startswith(_MAGIC):
         raise ValueError("no 64-bit ELF")
     (offset,) = struct.unpack_from("<Q", image, 0x28)
@@ -106,33 +119,31 @@ def _sections(image: bytes) -> list[_Section]:
     headers = [_SECTION_HEADER.unpack_from(image, offset + n * size) for n in range(count)]
     names = headers[names_at][4]
     return [
-        _Section(
-            _text(image, names + h[0]), h[1], image[h[4] : h[4] + h[5]] if h[1] != 8 else b"", h[6], h[5]
-        )
+        Section(_text(image, names + h[0]), h[1], image[h[4] : h[4] + h[5]] if h[1] != 8 else b"", h[6], h[5])
         for h in headers
     ]
 
 
-def _symbol_names(sections: list[_Section]) -> list[str]:
-    table = next(s for s in sections if s.kind == _SYMBOL_TABLE)
-    strings = sections[table.link].data
+def _symbol_names(found: list[Section]) -> list[str]:
+    table = next(s for s in found if s.kind == _SYMBOL_TABLE)
+    strings = found[table.link].data
     return [_text(strings, symbol[0]) for symbol in _SYMBOL.iter_unpack(table.data)]
 
 
 def _numbers(info: bytes) -> Iterator[tuple[int, int, int]]:
     """Yield attribute, symbol and value of the attributes that are wanted."""
-    for attribute, data in _attributes(info):
+    for attribute, data in attributes(info):
         if attribute in (_REGCOUNT, _FRAME_SIZE):
             yield (attribute, *struct.unpack_from("<II", data))
 
 
 def _threads(info: bytes, wanted: int) -> int:
     """Return the threads of a block that an attribute of three sizes says; 0 where it is not there."""
-    sizes = (struct.unpack_from("<III", data) for attribute, data in _attributes(info) if attribute == wanted)
+    sizes = (struct.unpack_from("<III", data) for attribute, data in attributes(info) if attribute == wanted)
     return math.prod(next(sizes, (0,)))
 
 
-def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
+def attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the attributes that have a size, with their data."""
     at = 0
     while at + 4 <= len(info):
