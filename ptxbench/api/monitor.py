@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import RLock
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ptxbench.api.board import Board, Recording, Spec, open_boards, with_others
 from ptxbench.api.board_readings import HISTORY_S
 from ptxbench.api.counting import COUNTS
 from ptxbench.api.window_energy import GpuLostError, WindowEnergy
 from ptxbench.api.window_log import log_window
+from ptxbench.api.window_metrics import observe, window_samples
 from ptxbench.core.errors import GpuError, InputError
+from ptxbench.report.metrics import Sample, prometheus_text
 from ptxbench.sensors.trace import KernelWindow
 
 _NS_PER_S = 1e9
@@ -104,6 +106,7 @@ class EnergyMonitor:
         self._over: list[Window] = []
         self._marks_ns: list[int] = []
         self._recent: list[KernelWindow] = []
+        self._is_simulated = not all(board.is_device for board in boards)
         self._recordings = [Recording(board) for board in boards]
         self._context_s = max(recording.context_s for recording in self._recordings)
         self._close = weakref.finalize(self, _stop, self._recordings)
@@ -158,6 +161,33 @@ class EnergyMonitor:
             self._idle_w = found.mean_power_w
             self._idle_half_w = (high_j - low_j) / 2 / found.time_s
         return self._idle_w
+
+    def metrics(self) -> str:
+        """Return the windows that are over as metrics, in the text format of Prometheus.
+
+            http_response = monitor.metrics()   # of the path that Prometheus scrapes
+
+        For each GPU and name of windows: `hw_energy_joules_total`, the ends of its 95% interval, mean power,
+        time, how many windows there were, and of how many the energy is not known. It waits for nothing: a
+        window is in it once it was worked out, which its `result` does, or a few seconds.
+        """
+        return prometheus_text(self._samples())
+
+    def observe(self, provider: Any = None) -> None:
+        """Give the same to OpenTelemetry, as `hw.energy` in J and so on, whenever its reader collects.
+
+        Args:
+            provider: A MeterProvider, with what exports it (such as OTLP); None: the one that is set.
+
+        Raises:
+            ToolError: OpenTelemetry is not installed.
+        """
+        observe(self._samples, provider)
+
+    def _samples(self) -> tuple[Sample, ...]:
+        known = (window._found for window in tuple(self._over))
+        found = [window for window in known if window is not None]
+        return tuple(window_samples(found, is_simulated=self._is_simulated))
 
     def begin_window(self, name: str) -> None:
         """Begin a window.

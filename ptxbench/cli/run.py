@@ -51,6 +51,7 @@ class _Options:
         trace: Write kernels, power and clock for Perfetto; .gz packs it.
         html: Write the report as a page for a browser.
         flame: Write stacks for flame graphs: .pb.gz (pprof), .speedscope.json, .collapsed, .hatchet.json.
+        metrics: Write energies as metrics in the text format of Prometheus, for its textfile collector.
         ncu: CSV of `ncu --csv --page raw` with the executed counts, for --table.
         replayed: An earlier run of --replay, or of ptxbench.profile, to split kernels by that run together.
         baseline: An earlier energy.json, or its folder, to compare with.
@@ -71,6 +72,7 @@ class _Options:
     trace: Annotated[Path | None, Opt(metavar="FILE")] = None
     html: Annotated[Path | None, Opt(metavar="FILE")] = None
     flame: Annotated[Path | None, Opt(metavar="FILE")] = None
+    metrics: Annotated[Path | None, Opt(metavar="FILE")] = None
     table: TableFolder = None
     ncu: Path | None = None
     replayed: Annotated[Path | None, Opt(metavar="RUN")] = None
@@ -111,7 +113,7 @@ def command(options: _Options) -> int:
     if rank is not None:
         options = _of_rank(options, rank)
     _check_table(options.table, options.ncu)
-    _check_files(options.trace, options.html, options.flame)
+    _check_files(options.trace, options.html, options.flame, options.metrics)
     replays = _replays(options.replayed)
     out = options.out
     if out is not None:
@@ -185,10 +187,10 @@ def _kept(folder: Path, spec: str | None) -> RecordedProgram:
 
 def _of_rank(options: _Options, rank: Rank) -> _Options:
     """Return the options of a rank: a folder of its own, and no files that every rank would write."""
-    if any(path is not None for path in (options.trace, options.html, options.flame)):
+    if any(path is not None for path in (options.trace, options.html, options.flame, options.metrics)):
         raise click.UsageError(
-            f"Each of the {rank.size} ranks of {rank.launcher} would write --trace, --html and --flame: leave"
-            " them out, and take them of a kept rank by `ptxbench run --from FOLDER/rank-0`."
+            f"Each of the {rank.size} ranks of {rank.launcher} would write --trace, --html, --flame and"
+            " --metrics: leave them out, and take them of a kept rank by `ptxbench run --from FOLDER/rank-0`."
         )
     return options if options.out is None else replace(options, out=options.out / rank.folder)
 
@@ -324,7 +326,7 @@ def _write(
     options: _Options,
 ) -> None:
     trace, html, flame = options.trace, options.html, options.flame
-    for path in (trace, html, flame):
+    for path in (trace, html, flame, options.metrics):
         # Before the command ran there was no such file.
         if path is not None and path.exists():
             raise InputError(
@@ -339,6 +341,12 @@ def _write(
         from ptxbench.storage.atomic import write_text
 
         write_text(html, page(recorded, program, profiles, expected))
+    if options.metrics is not None:
+        from ptxbench.attribute.metrics import program_samples
+        from ptxbench.report.metrics import prometheus_text
+        from ptxbench.storage.atomic import write_text
+
+        write_text(options.metrics, prometheus_text(program_samples(program)))
     if flame is not None:
         from ptxbench.attribute.stack_formats import FORMATS, format_of
         from ptxbench.attribute.stacks import program_stacks

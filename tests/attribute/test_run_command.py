@@ -307,3 +307,13 @@ def test_a_gpu_has_the_number_of_the_list_of_gpus_not_of_cuda(monkeypatch, capfd
     assert "CUDA_VISIBLE_DEVICES is 'GPU-b', which hides GPU 0" in capfd.readouterr().err
     assert run(["run", "--gpu", "1,simulated", "--", "true"]) == 2
     assert "A simulated GPU runs no program" in capfd.readouterr().err
+
+
+def test_the_energy_of_a_run_is_written_as_metrics(boards, capfd, tmp_path):
+    path = tmp_path / "run.prom"
+    assert run(["run", "--no-kernels", "--metrics", str(path), "--", sys.executable, "-c", "pass"]) == 0
+    text = path.read_text()
+    assert "hw_energy_joules_total{" in text
+    assert "ptxbench_energy_high_joules{" in text
+    assert run(["run", "--no-kernels", "--metrics", str(path), "--", "true"]) == 2
+    assert "exists already" in capfd.readouterr().err
