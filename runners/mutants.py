@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import cache_from_source
@@ -230,13 +230,13 @@ class Copy:
             return None
         return process.exitcode
 
-    def survives(self, mutant: Mutant, tests: Sequence[Sequence[str]], limit_s: float) -> bool:
-        """Tell whether each of some groups of tests passes with a mutant; without any they do."""
+    def survives(self, mutant: Mutant, groups: Mapping[tuple[str, ...], float]) -> bool:
+        """Tell whether each group of tests passes with a mutant within its time, s; without any they do."""
         path = self.root / mutant.module
         source = path.read_bytes()
         try:
             _write(path, mutant.applied_to(source))
-            return all(self.run(group, limit_s) == 0 for group in tests if group)
+            return all(self.run(tests, limit_s) == 0 for tests, limit_s in groups.items())
         finally:
             _write(path, source)
 
@@ -287,14 +287,12 @@ class Tests:
         Raises:
             SystemExit: They fail.
         """
-        begin_s = time.monotonic()
         folder = Path(package).parent if package.endswith(".py") else package
         files = _tests_of(package)
         code = copy.run([*files, f"--cov={folder}", "--cov-context=test", "--cov-report="])
         if code != 0:
             printed = copy.printed.read_text()[-2000:]
             raise SystemExit(f"mutants: {' '.join(files)} fails without any mutant:\n{printed}")
-        self.limit_s = 60 + 3 * (time.monotonic() - begin_s)
         self._took_s: dict[str, float] = json.loads(copy.took.read_text())
         # The next package's run would write over it.
         data = (copy.root / ".coverage").rename(copy.root / f".coverage-{package.replace('/', '-')}")
@@ -302,8 +300,8 @@ class Tests:
         self._data.read()
         self._root = copy.root
 
-    def of(self, mutant: Mutant) -> tuple[list[str], list[str]]:
-        """Return the tests that run a mutant's lines, and others that it may concern, the fastest first.
+    def of(self, mutant: Mutant) -> dict[tuple[str, ...], float]:
+        """Return the tests that run a mutant's lines, and others that it may concern; how long they may take, s.
 
         A line may run once for several tests, as it sets up what they share or as its result is kept: others
         are those of the same files, and all that run any line of the module.
@@ -314,10 +312,15 @@ class Tests:
         files = {_file_of(test) for test in near}
         far = _tests_in(context for contexts in by_line.values() for context in contexts)
         far |= {test for test in self._took_s if _file_of(test) in files}
-        return self._sorted(near), self._sorted(far - near)
+        return {self._sorted(tests): self._limit_s(tests) for tests in (near, far - near) if tests}
 
-    def _sorted(self, tests: set[str]) -> list[str]:
-        return sorted(tests, key=lambda test: (self._took_s[test], test))
+    def _sorted(self, tests: set[str]) -> tuple[str, ...]:
+        """Return tests, the fastest first."""
+        return tuple(sorted(tests, key=lambda test: (self._took_s[test], test)))
+
+    def _limit_s(self, tests: set[str]) -> float:
+        """Return a time after which tests hang, though others use the machine, too."""
+        return 60 + 4 * sum(self._took_s[test] for test in tests)
 
 
 def _tests_in(contexts: Iterable[str]) -> set[str]:
@@ -375,10 +378,10 @@ def main() -> int:
             copy, begin_s = copies.get(), time.monotonic()
             groups = tests.of(mutant)
             try:
-                survives = copy.survives(mutant, groups, tests.limit_s)
+                survives = copy.survives(mutant, groups)
             finally:
                 copies.put(copy)
-            word = ("SURVIVED" if any(groups) else "UNTESTED") if survives else "killed"
+            word = ("SURVIVED" if groups else "UNTESTED") if survives else "killed"
             took_s = time.monotonic() - begin_s
             print(f"{word:8} {took_s:4.0f} s  {mutant.shown(sources[mutant.module])}", flush=True)
             return survives
