@@ -301,7 +301,7 @@ class Tests:
         self._root = copy.root
 
     def of(self, mutant: Mutant) -> dict[tuple[str, ...], float]:
-        """Return the tests that run a mutant's lines, and others that it may concern; how long they may take, s.
+        """Return the tests that run a mutant's lines, and others that it may concern, with limits of time, s.
 
         A line may run once for several tests, as it sets up what they share or as its result is kept: others
         are those of the same files, and all that run any line of the module.

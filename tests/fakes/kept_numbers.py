@@ -29,7 +29,9 @@ def assert_as_kept(test_file: str, found: Mapping[str, object]) -> None:
     kept = json.loads(path.read_text())
     assert plain.keys() == kept.keys()
     for name, value in kept.items():
-        assert _is_same(plain[name], value), f"{name} is {plain[name]} and was {value}"
+        assert _is_same(plain[name], value), (
+            f"{name} is {plain[name]} and was {value}: a slip, or a change that CHANGELOG names"
+        )
 
 
 def _plain(value: object) -> object:
