@@ -15,7 +15,7 @@ from ptxbench.energy.gate.recording import believed_trace
 from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.stuck import mark_stuck
 from ptxbench.energy.predicted_error import LoadShape, methods_for, predict
-from ptxbench.energy.settled import settled_power
+from ptxbench.energy.settled import SourceCheck, settled_power
 from ptxbench.energy.steady import power_between_edges, power_change, steady_power_w
 from ptxbench.energy.window import blur_s, context_s, counted, noise_w_of, unresolved, window_energy
 from ptxbench.sensors.base import SourceName
@@ -35,6 +35,7 @@ SOURCES = {
     "slow": sensor(refresh_s=0.1, averaging_s=1.0, lag_s=0.03),
     "documented": replace(sensor(refresh_s=0.1, averaging_s=0.1, lag_s=0.05), origin="documented"),
     "polled": sensor(refresh_s=0.0, quantum=0.1),
+    "scattered": sensor(refresh_s=0.031, averaging_s=0.02, lag_s=0.002, source=SourceName.SAMPLES),
     "slow low-pass": replace(sensor(refresh_s=0.05, averaging_s=0.4), shape=Shape.EXPONENTIAL),
 }
 COUNTER = sensor(refresh_s=0.1, quantum=1e-3, lag_s=0.002, source=SourceName.COUNTER)
@@ -66,7 +67,10 @@ def read(power_w, what):
     value_w = np.interp(at_s, GRID_S, power_w) @ (weight / weight.sum())
     value_w += 0.4 * np.sin(97.0 * np.arange(len(made_s))) + 0.2 * np.sin(31.0 * np.arange(len(made_s)))
     if what.source is SourceName.SAMPLES:
-        stamp_s = made_s + np.where(np.arange(len(made_s)) % 6 == 0, 0.009, 0.0)
+        late_s = np.where(np.arange(len(made_s)) % 6 == 0, 0.009, 0.0)
+        if what is SOURCES["scattered"]:
+            late_s = 0.015 * (1 + np.sin(1.7 * np.arange(len(made_s))))
+        stamp_s = made_s + late_s
         return series(stamp_s + 0.003, value_w, what.source, stamp_s=stamp_s)
     poll_s = np.arange(1.31, 5.9, 0.007)
     held = np.clip(np.searchsorted(made_s, poll_s, side="right") - 1, 0, None)
@@ -84,6 +88,8 @@ def cases():
     for kind in ("even", "ramp", "bursts"):
         for length_s in LENGTHS_S if kind != "bursts" else LENGTHS_S[2:]:
             yield f"{kind} {length_s}", drawn(length_s, kind), window(3.0, 3.0 + length_s)
+    for at_s in (1.25, 1.37, 5.6, 5.85):
+        yield f"at {at_s}", drawn(0.5, "even"), window(at_s, at_s + 0.2)
 
 
 def test_each_method_and_each_judge_says_the_same():
@@ -112,7 +118,10 @@ def of_sensors():
     load = LoadShape(np.array([0.0, 0.5]), np.array([0.3, 1.3]), np.array([400.0, 250.0]), 90.0, 1.5, 1.5)
     for name, what in {**SOURCES, "counter": COUNTER}.items():
         reach = context_s(what), *([blur_s(what)] if what is not COUNTER else [])
-        found[f"reach {name}"] = [*reach, *(unresolved(length_s, what) for length_s in (0.05, 0.1, 0.2, 2.0))]
+        found[f"reach {name}"] = [
+            *reach,
+            *(unresolved(length_s, what) for length_s in (0.01, 0.05, 0.1, 0.14, 0.2, 2.0)),
+        ]
         if what is not COUNTER:
             readings, when = read(drawn(1.7, "even"), what), window(3.0, 4.7)
             found[f"capacitance of {name}"] = fit_capacitance(readings, when, what)
@@ -148,22 +157,38 @@ def of_judges():
     }
     source, counter = boards["sound"]
     boards["spoiled"] = spoiled(source), counter
+    boards["short"] = (
+        source.select((source.time_ns > 1_100_000_000) & (source.time_ns < 6_300_000_000)),
+        counter,
+    )
+    boards["even"] = recorded(lambda t: np.full_like(t, 300.0))
+    boards["late and short"] = (
+        boards["late"][0].select(slice(40, 300)),
+        boards["late"][1].select(slice(200, 1500)),
+    )
     kernels = [window(start_s, end_s) for start_s, end_s, _ in LOADS]
     found = {}
+    polled = replace(source, source=SourceName.USAGE, stamp_ns=np.full(len(source), -1))
+    boards["polled"] = polled, counter
     for name, (source, counter) in boards.items():
+        what = replace(SAMPLES, source=source.source)
         trace = Trace(0, 8_000_000_000, (source, counter))
-        compared = compare(source, counter, SAMPLES)
+        compared = compare(source, counter, what)
         found[f"compared {name}"] = compared[::7]
-        found[f"joined {name}"] = joined(compared), contradiction(joined(compared), SourceName.SAMPLES)
+        found[f"joined {name}"] = joined(compared), contradiction(joined(compared), what.source)
         found[f"source {name}"] = judge_source(compared, 0.005)
         found[f"late {name}"] = [
-            shift_beside_counter(source, counter, SAMPLES),
-            shift_at_windows(source, kernels, SAMPLES),
+            shift_beside_counter(source, counter, what),
+            shift_at_windows(source, kernels, what),
         ]
-        verdict = mark_stuck(judge(source, MAX_W), SAMPLES, counter)
+        verdict = mark_stuck(judge(source, MAX_W), what, counter)
         found[f"marks {name}"] = [verdict.counts, verdict.note, verdict.objection]
-        found[f"believed {name}"] = believed_trace(trace, (SAMPLES, COUNTER), MAX_W)[1]
+        found[f"believed {name}"] = believed_trace(trace, (what, COUNTER), MAX_W)[1]
+        check = SourceCheck(what, (what, COUNTER))
         for n, kernel in enumerate(kernels):
-            settled = settled_power(trace, kernel, SAMPLES, MAX_W, sensors=(SAMPLES, COUNTER), even=n > 0)
+            settled = settled_power(trace, kernel, what, MAX_W, sensors=(what, COUNTER), even=n > 0)
             found[f"settled {name} {n}"] = settled.power, settled.note, settled.compared
+            check.add(settled, kernel, even=n > 0)
+            found[f"pause {name} {n}"] = check.pause_s
+        found[f"check {name}"] = check.scale, check.objection
     return found
