@@ -257,19 +257,23 @@ def _tested(copy: Copy, arguments: Sequence[str]) -> None:
     took = Took()
     known = "-Wignore:Module already imported:pytest.PytestAssertRewriteWarning"
     code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", known, *arguments], plugins=[took])
-    copy.took.write_text(json.dumps(took.by_test_s))
+    by_test_s = {test: took_s for test, took_s in took.by_test_s.items() if test not in took.failed}
+    copy.took.write_text(json.dumps(by_test_s))
     sys.exit(int(code))
 
 
 class Took:
-    """How long each test took, in seconds, with what it set up."""
+    """How long each test took, in seconds, with what it set up, and which failed."""
 
     def __init__(self) -> None:
         self.by_test_s: Counter[str] = Counter()
+        self.failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a part of a test."""
         self.by_test_s[report.nodeid] += report.duration
+        if report.failed:
+            self.failed.add(report.nodeid)
 
 
 def _write(path: Path, source: bytes) -> None:
@@ -282,17 +286,19 @@ class Tests:
     """The tests of a package, how long each takes, and the lines that it runs."""
 
     def __init__(self, copy: Copy, package: str) -> None:
-        """Run them once, unchanged.
+        """Run them once, unchanged; one that fails is left out, and is said to.
 
         Raises:
-            SystemExit: They fail.
+            SystemExit: They cannot be run.
         """
         folder = Path(package).parent if package.endswith(".py") else package
-        files = _tests_of(package)
-        code = copy.run([*files, f"--cov={folder}", "--cov-context=test", "--cov-report="])
-        if code != 0:
-            printed = copy.printed.read_text()[-2000:]
-            raise SystemExit(f"mutants: {' '.join(files)} fails without any mutant:\n{printed}")
+        measured = f"--cov={folder}", "--cov-context=test", "--cov-report=", "--maxfail=1000000"
+        code = copy.run([*_tests_of(package), *measured])
+        if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            raise SystemExit(f"mutants: pytest fails for {package}:\n{copy.printed.read_text()[-2000:]}")
+        if code:
+            left_out = [line for line in copy.printed.read_text().splitlines() if line.startswith("FAILED ")]
+            print(*left_out, "left out: it fails without any mutant", sep="\n", flush=True)
         self._took_s: dict[str, float] = json.loads(copy.took.read_text())
         # The next package's run would write over it.
         data = (copy.root / ".coverage").rename(copy.root / f".coverage-{package.replace('/', '-')}")
@@ -312,6 +318,7 @@ class Tests:
         files = {_file_of(test) for test in near}
         far = _tests_in(context for contexts in by_line.values() for context in contexts)
         far |= {test for test in self._took_s if _file_of(test) in files}
+        near, far = near & self._took_s.keys(), far & self._took_s.keys()
         return {self._sorted(tests): self._limit_s(tests) for tests in (near, far - near) if tests}
 
     def _sorted(self, tests: set[str]) -> tuple[str, ...]:

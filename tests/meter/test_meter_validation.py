@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes.kept_numbers import assert_as_kept
 from simulated_session import Hidden, Session, write_run
 
 from ptxbench.core.errors import InputError
@@ -29,6 +30,31 @@ def real():
         )
 
     return {name: one(name) for name in ("a100_square_50ms", "rtx3090_step_6s")}
+
+
+def test_what_is_said_of_a_capture_stays_as_it_was(real):
+    session = Session(
+        Hidden(gain=1.05, averaging_s=0.1, refresh_s=0.1, time_constant_s=0.03),
+        kernels=14,
+        sensor_noise_w=0.2,
+    )
+    made = validate(session.capture(), session.log())
+    found = {}
+    for name, result in {**real, "made up": made}.items():
+        # Files are named by where the repository is.
+        said = [text.replace(str(CAPTURES), "") for text in statements(result)]
+        found |= {
+            f"{name}: {key}": one for key, one in as_json(result).items() if key not in ("files", "meter")
+        }
+        found |= {
+            f"{name}: said": said,
+            f"{name}: energies": result.meter_j[::3],
+            f"{name}: methods": [
+                (one.method, one.source, one.mape_pct, one.mape_corrected_pct) for one in result.methods
+            ],
+        }
+    # The parameters of a sensor are searched for.
+    assert_as_kept(__file__, found, rel=1e-5)
 
 
 def method(result, name, source):

@@ -80,5 +80,6 @@ def test_a_slip_that_no_test_notices_survives(mutants, tmp_path, number, survivo
     assert {one.kind for one in made} == {"constant", "arithmetic"}
     assert [one.kind for one in made if copy.survives(one, {("test_twice.py",): 60.0})] == survivors
     assert copy.survives(made[0], {})
+    assert copy.run(["test_twice.py"]) == 0
     assert list(json.loads(copy.took.read_text())) == ["test_twice.py::test"]
     assert module.read_bytes() == source
