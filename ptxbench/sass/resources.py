@@ -41,9 +41,9 @@ class Resources:
 
     registers: int
     stack_bytes: int
-    shared_bytes: int = 0
-    max_threads: int = 0
-    required_threads: int = 0
+    shared_bytes: int
+    max_threads: int
+    required_threads: int
 
 
 @dataclass(frozen=True)

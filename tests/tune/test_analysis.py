@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fakes.kept_numbers import assert_as_kept
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
-from tune.fakes_tune import SMALL, trial
+from tune.fakes_tune import SMALL, OpcodeCount, trial
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.report.tuning_report import as_csv, as_text, sections
@@ -300,3 +301,38 @@ def test_a_library_beside_is_in_every_picture_and_table(tmp_path):
     for name in ("front", "hull"):
         labels = figures[name].axes[0].get_legend_handles_labels()[1]
         assert "cuBLAS (a fake)" in labels
+
+
+def test_what_a_search_tells_stays_as_it_was():
+    tried = []
+    for n in range(30):
+        wave, other = math.sin(7 * n), math.cos(3 * n)
+        tried.append(
+            trial(
+                n + 1,
+                1e-3 * (1 + 0.4 * wave),
+                0.5 * (1 + 0.2 * other),
+                executed=(OpcodeCount("FFMA", 10**9), OpcodeCount("LDS.128", round(1e8 * (2 + wave)))),
+                dram_bytes=1e5 * (1.5 + other),
+                l2_bytes=1e6 * (1.2 + wave * other),
+                power_error_w=2.0,
+                estimated_j=0.5 * (1 + 0.15 * other + 0.05 * wave),
+            )
+        )
+    found = analyse([*tried, trial(40, status=TrialStatus.WRONG)], SMALL)
+    numbers = lambda figures: [  # noqa: E731
+        (f.name, f.time_s, f.energy_j, f.half_j, f.gflops, f.gflops_per_w) for f in figures
+    ]
+    assert_as_kept(
+        __file__,
+        {
+            "figures": numbers(found.figures[::4]),
+            "front": numbers(found.front),
+            "arc": [(c.alpha_low, c.alpha_high, c.figures.name) for c in found.arc],
+            "hull": numbers(found.hull),
+            "counts": [found.faster, found.thriftier, found.both, found.told_apart],
+            "spreads": found.spreads,
+            "correlations": found.correlations,
+            "splits": found.splits,
+        },
+    )
