@@ -282,7 +282,7 @@ def work_of(launches: Iterable[ProfiledLaunch], name: str, path: Path) -> Kernel
             )
         threads, _ = _opcodes(launch, _THREADS)
         modifiers = modifiers and with_modifiers
-        for opcode, count in _executions(warps, threads).items():
+        for opcode, count in lanes_of(warps, threads).items():
             opcodes[opcode] = opcodes.get(opcode, 0.0) + count
             idle[opcode] = idle.get(opcode, 0.0) + WARP * warps[opcode] - count
         for level, ways in _LEVELS.items():
@@ -346,7 +346,13 @@ def _opcodes(launch: ProfiledLaunch, metric: str) -> tuple[dict[str, float], boo
     return {}, False
 
 
-def _executions(warps: Mapping[str, float], threads: Mapping[str, float]) -> dict[str, float]:
+def lanes_of(warps: Mapping[str, float], threads: Mapping[str, float]) -> dict[str, float]:
+    """Return executions by threads: 32 a warp for what a warp executes as one.
+
+    Args:
+        warps: Executions by warps, by opcode.
+        threads: Executions by the threads that took part; none where they were not counted.
+    """
     counts = {}
     for opcode, n in warps.items():
         whole = WARP * n

@@ -73,7 +73,7 @@ UNKNOWN_BYTES = GivenBytes()
 
 
 @dataclass
-class _Raw:
+class Asked:
     """What warps ask of L1 and of L2, before any of it is found in a cache."""
 
     read_bytes: float = 0.0
@@ -104,7 +104,7 @@ def traffic_of(
         given: What the caller knows.
         sms: SMs of the GPU.
     """
-    raw = _Raw()
+    raw = Asked()
     warps = math.prod(launch.grid) * launch.warps
     done = {at: one for at, one in accesses.items() if executions.get(at)}
     done, unlike = _like_the_rest(done, executions)
@@ -119,7 +119,7 @@ def traffic_of(
     data_bytes = whole.of(remote.values())
     once_bytes = whole.of(loads) + whole.of(stores)
     moved_bytes = once_bytes
-    if data_bytes * min(sms * _resident(launch) / launch.blocks, 1.0) > l2_size:
+    if data_bytes * min(sms * _resident(launch.threads) / launch.blocks, 1.0) > l2_size:
         moved_bytes = whole.of(stores) + sum(map(whole.of, _by_loops(loads)))
     stays = data_bytes <= l2_size
     dram_bytes = 0.0 if stays else moved_bytes
@@ -137,6 +137,28 @@ def traffic_of(
         missing.append(
             f"what DRAM moves (`dram_bytes`): addresses at {first_of(unknown, _SHOWN)} are not affine"
         )
+    moved, counted = by_level(raw, read_bytes, dram_bytes)
+    notes = []
+    if remote and not missing:
+        notes.append(_note(data_bytes, dram_bytes, cold_bytes, given, again=moved_bytes > once_bytes))
+    if unlike:
+        places = first_of([f"{at:#x}" for at in unlike], _SHOWN)
+        notes.append(
+            f"addresses at {places} are not known, and taken to be among those of the other accesses"
+        )
+    return Traffic(moved, counted, cold_bytes, tuple(missing), tuple(notes), requested)
+
+
+def by_level(
+    raw: Asked, read_bytes: float, dram_bytes: float
+) -> tuple[tuple[tuple[Level, float], ...], tuple[tuple[Access, float], ...]]:
+    """Return bytes by memory level and accesses by kind.
+
+    Args:
+        raw: What warps ask for.
+        read_bytes: What SMs read from L2.
+        dram_bytes: What DRAM reads and writes.
+    """
     lines = dram_bytes / LINE_BYTES
     share = min(read_bytes / raw.read_bytes, 1.0) if raw.read_bytes else 0.0
     moved = {
@@ -151,17 +173,18 @@ def traffic_of(
         Access.L2_REQUEST: share * raw.read_lines + raw.written_lines + lines,
         Access.L2_MISS: _MISSES_A_LINE * lines,
     }
-    notes = []
-    if remote and not missing:
-        notes.append(_note(data_bytes, dram_bytes, cold_bytes, given, again=moved_bytes > once_bytes))
-    if unlike:
-        places = first_of([f"{at:#x}" for at in unlike], _SHOWN)
-        notes.append(
-            f"addresses at {places} are not known, and taken to be among those of the other accesses"
-        )
-    return Traffic(
-        tuple(moved.items()), tuple(counted.items()), cold_bytes, tuple(missing), tuple(notes), requested
-    )
+    return tuple(moved.items()), tuple(counted.items())
+
+
+def wavefronts(lines: float, width: float) -> float:
+    """Return what the tag stage of L1 hands on at once for one warp's access.
+
+    Args:
+        lines: Lines of 128 bytes that it asks for.
+        width: Bytes of a lane.
+    """
+    least = math.ceil(WARP * width / LINE_BYTES)
+    return 1.0 if lines <= least else max(lines / 2, 1.0)
 
 
 def _like_the_rest(
@@ -191,7 +214,7 @@ def _note(data_bytes: float, dram_bytes: float, cold_bytes: float, given: GivenB
     return f"{by}, more than L2 holds: DRAM is taken to move each line {once} {dram_bytes:.4g} bytes"
 
 
-def _ask(raw: _Raw, one: MemoryAccess, warps: float) -> float:
+def _ask(raw: Asked, one: MemoryAccess, warps: float) -> float:
     """Add what some warps ask for, and return it in bytes."""
     lanes, width = one.lanes, one.width
     if one.shared:
@@ -207,8 +230,7 @@ def _ask(raw: _Raw, one: MemoryAccess, warps: float) -> float:
         starts = lanes + one.offset % LINE_BYTES
         sectors = _parts(starts, width, _SECTOR_BYTES)
         lines = _parts(starts, width, LINE_BYTES)
-    least = math.ceil(WARP * width / LINE_BYTES)
-    raw.wavefronts += warps * (1.0 if lines <= least else max(lines / 2, 1.0))
+    raw.wavefronts += warps * wavefronts(lines, width)
     if one.stores:
         raw.written_bytes += warps * sectors * _SECTOR_BYTES
         raw.written_lines += warps * lines
@@ -236,12 +258,22 @@ def _read_past_l1(
 ) -> float:
     """Return what blocks read where L1 keeps what they read before, or all where that is too much for it."""
     block_bytes = _Footprints(launch, passes, of_block=True).of(loads)
-    return launch.blocks * block_bytes if _resident(launch) * block_bytes <= _L1_BYTES else raw_bytes
+    return launch.blocks * block_bytes if stays_in_l1(block_bytes, launch.threads) else raw_bytes
 
 
-def _resident(launch: Launch) -> int:
+def stays_in_l1(block_bytes: float, threads: int) -> bool:
+    """Return whether L1 keeps what the blocks of an SM read.
+
+    Args:
+        block_bytes: Distinct bytes that a block reads.
+        threads: Threads of a block.
+    """
+    return _resident(threads) * block_bytes <= _L1_BYTES
+
+
+def _resident(threads: int) -> int:
     """Return how many blocks share an SM at most."""
-    return min(max(_SM_THREADS // launch.threads, 1), _SM_BLOCKS)
+    return min(max(_SM_THREADS // threads, 1), _SM_BLOCKS)
 
 
 def _by_loops(accesses: Iterable[MemoryAccess]) -> Iterable[list[MemoryAccess]]:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum, auto
 
 import numpy as np
 
-from ptxbench.core.threads import WARP
 from ptxbench.emulator.sass.lanes import Array
 from ptxbench.emulator.sass.tally import Tallies, Tally
 from ptxbench.sass.program import SassInstruction
 
 _SECTOR, _LINE, _BANKS = 5, 7, 32
-_SHARED = ("LDS", "STS", "ATOMS", "LDSM")
 _FAR = np.int64(1) << 62
+
+
+class Space(Enum):
+    """What an access is of."""
+
+    GLOBAL = auto()
+    SHARED = auto()
+    LOCAL = auto()
 
 
 def distinct(numbers: Array, lanes: Array) -> Array:
@@ -54,26 +61,73 @@ def _fullest(words: Array, lanes: Array) -> Array:
 class Accesses:
     """Adds up what accesses ask for."""
 
-    def __init__(self, tallies: Tallies, numbers: Mapping[int, int]) -> None:
+    def __init__(
+        self, tallies: Tallies, numbers: Mapping[int, int], block_of: Array, blocks: int, global_bytes: int
+    ) -> None:
+        """Begin with nothing touched.
+
+        Args:
+            tallies: What is counted of each instruction.
+            numbers: Number of each instruction by its address.
+            block_of: Block of each warp.
+            blocks: Blocks of the sample.
+            global_bytes: Bytes of global memory.
+        """
         self._tallies, self._numbers = tallies, numbers
+        sectors = (global_bytes >> _SECTOR) + 1
+        self._sectors = sectors
+        self._begins = (block_of.astype(np.int64) * sectors)[:, None]
+        # Of blocks and of any: read, and written.
+        self._of_block = np.zeros((2, blocks * sectors), bool)
+        self._of_any = np.zeros((2, sectors), bool)
 
     def exchanged(self, instruction: SassInstruction, warps: int) -> None:
         """Take a shuffle, which goes through shared memory's data path."""
         self._tallies[Tally.PASSES, self._numbers[instruction.address]] += warps
 
-    def touched(self, instruction: SassInstruction, address: Array, width: int, lanes: Array) -> None:
-        """Take an access: byte addresses of shape (warps, 32), bytes of a lane, and lanes that take part."""
+    def touched(
+        self, instruction: SassInstruction, address: Array, width: int, lanes: Array, space: Space
+    ) -> None:
+        """Take an access.
+
+        Args:
+            instruction: Which.
+            address: Byte addresses, shape (warps, 32); of global memory from its begin.
+            width: Bytes of a lane.
+            lanes: Lanes that take part.
+            space: What it accesses.
+        """
         number = self._numbers[instruction.address]
         tallies = self._tallies
         tallies[Tally.REQUESTS, number] += lanes.any(axis=1).sum()
-        if instruction.base in _SHARED or (instruction.base == "LDGSTS" and address.max() < 1 << 32):
+        if space is Space.SHARED:
             tallies[Tally.PASSES, number] += bank_passes(address, width, lanes).sum()
+        elif space is Space.LOCAL:
+            # The driver lays the stacks of a warp's lanes side by side.
+            size = lanes.sum(axis=1) * width
+            tallies[Tally.SECTORS, number] += (-(-size >> _SECTOR)).sum()
+            tallies[Tally.LINES, number] += (-(-size >> _LINE)).sum()
+        else:
+            tallies[Tally.SECTORS, number] += distinct(address >> _SECTOR, lanes).sum()
+            tallies[Tally.LINES, number] += distinct(address >> _LINE, lanes).sum()
+            self._first(
+                number, address >> _SECTOR, lanes, written=instruction.base.startswith(("ST", "RED", "ATOM"))
+            )
+
+    def _first(self, number: int, sectors: Array, lanes: Array, *, written: bool) -> None:
+        """Count what is touched for the first time."""
+        by_block, by_any = self._of_block[int(written)], self._of_any[int(written)]
+        places = (sectors + self._begins)[lanes]
+        fresh = places[~by_block[places]]
+        if not len(fresh):
             return
-        tallies[Tally.SECTORS, number] += _blocks_touched(address, width, lanes, _SECTOR)
-        tallies[Tally.LINES, number] += _blocks_touched(address, width, lanes, _LINE)
-
-
-def _blocks_touched(address: Array, width: int, lanes: Array, shift: int) -> float:
-    # Accesses are aligned, so that a lane's lies within one sector.
-    assert width <= WARP  # noqa: S101
-    return float(distinct(address >> shift, lanes).sum())
+        by_block[fresh] = True
+        fresh = np.unique(fresh)
+        own = np.unique(fresh % self._sectors)
+        unseen = own[~by_any[own]]
+        by_any[unseen] = True
+        first, any_first = (
+            (Tally.WRITTEN_FIRST, Tally.WRITTEN_BY_ANY) if written else (Tally.READ_FIRST, Tally.READ_BY_ANY)
+        )
+        self._tallies[first, number] += len(fresh)
+        self._tallies[any_first, number] += len(unseen)

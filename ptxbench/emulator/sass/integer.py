@@ -206,8 +206,6 @@ def _of_two(four: int, b: Array, c: Array, ones: Array) -> Array | None:
     return found() if found is not None else ~simple[four ^ 0b1111]()
 
 
-# What nobody knows without running on a GPU reads as 0.
-_CLOCKS = ("SRZ", "SR_CLOCKLO", "SR_CLOCKHI", "SR_GLOBALTIMERLO", "SR_GLOBALTIMERHI")
 _ALL = np.full((1, 1), 0xFFFFFFFF, _U32)
 _TRUE = np.ones((1, 1), bool)
 
@@ -505,21 +503,6 @@ def choose(i: Bound) -> Step:
     return i.to_word(lambda: np.where(where(), a(), b()).view(_U32))
 
 
-def zero(i: Bound) -> Step:
-    """CS2R of nothing, or of a clock."""
-    i.only("32")
-    if i.operands[1].text not in _CLOCKS:
-        raise i.unknown()
-    writes = [i.writer_behind(i.operands[0], n) for n in range(1 if "32" in i.words else 2)]
-    nothing = np.zeros((1, 1), _U32)
-
-    def step(active: Mask) -> None:
-        for write in writes:
-            write(nothing, active)
-
-    return step
-
-
 def gather_predicates(i: Bound) -> Step:
     """P2R: predicates as bits of a word."""
     i.only("B1", "B2", "B3")
@@ -582,7 +565,6 @@ STEPS: Mapping[str, Callable[[Bound], Step]] = {
     "R2UR": move,
     "SEL": choose,
     "FSEL": choose,
-    "CS2R": zero,
     "P2R": gather_predicates,
     "R2P": scatter_predicates,
     "NOP": nothing,

@@ -39,6 +39,7 @@ _BARRIERS = 16
 _AXES = "XYZ"
 # Operands are looked at in the first executions of a block, and now and then.
 _LOOKED_AT, _NOW_AND_THEN = 96, 64
+MOST_STEPS = 50_000_000
 
 Lanes = npt.NDArray[np.bool_]
 
@@ -145,7 +146,9 @@ class Machine:
         self._thread, self._alive = thread, thread < sample.threads
         self._whole = bool(self._alive.all())
         self._block_of = np.repeat(np.arange(len(sample.blocks)), sample.warps)
-        self._accesses = Accesses(self.tallies, code.number_at)
+        self._accesses = Accesses(
+            self.tallies, code.number_at, self._block_of, len(sample.blocks), len(memory.arena)
+        )
         spaces = Spaces(
             memory,
             np.broadcast_to((self._block_of * memory.shared_bytes)[:, None], self._shape).astype(np.int64),
@@ -153,6 +156,7 @@ class Machine:
             self._accesses.touched,
         )
         self._known = {**_STEPS, **MemorySteps(spaces).steps(), "S2R": self._special, "S2UR": self._special}
+        self._known["CS2R"] = self._clock
         self._known |= {"BSSY": self._gather, "BREAK": self._break, "BMOV": self._barrier_move}
         self._loops = LongLoops(code, self.registers, passes) if passes else None
         self._members = np.zeros((_BARRIERS, *self._shape), bool)
@@ -189,6 +193,11 @@ class Machine:
                 if not lanes.any():
                     continue
                 self._block(address, self._code.blocks[address], lanes)
+                if self.steps > MOST_STEPS:
+                    raise InputError(
+                        f"{self._code.kernel.name} has not ended after {MOST_STEPS:,} instructions of the"
+                        " sample; it may wait for other blocks: count it with `ncu`"
+                    )
         skipped = tuple(self._loops.skipped) if self._loops else ()
         return Ran(self.tallies, skipped, self.steps)
 
@@ -322,6 +331,22 @@ class Machine:
         words = words[:, :1] if uniform else words
         write = i.writer(i.operands[0])
         return lambda active: write(words, active)
+
+    def _clock(self, i: Bound) -> Step:
+        """CS2R of nothing, or of a clock, which goes on with the instructions that are carried out."""
+        i.only("32")
+        name = i.operands[1].text
+        if name not in ("SRZ", "SR_CLOCKLO", "SR_GLOBALTIMERLO"):
+            raise i.unknown()
+        low, high = i.writer(i.operands[0]), i.writer_behind(i.operands[0], 1)
+        nothing = np.zeros((1, 1), np.uint32)
+
+        def step(active: Mask) -> None:
+            low(nothing if name == "SRZ" else nothing + np.uint32(self.steps), active)
+            if "32" not in i.words:
+                high(nothing, active)
+
+        return step
 
     # Where lanes part and meet.
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
+from ptxbench.emulator.sass.access import Space
 from ptxbench.emulator.sass.lanes import Array, Bound, Mask, Read, Step
 from ptxbench.emulator.sass.warp import among
 from ptxbench.sass.operand import Kind
@@ -23,6 +24,10 @@ BASE = 0x7F00_0000_0000
 _ALIGNED = 512
 _PARTS = re.compile(r"\[([^\]]*)\]$")
 _PART = re.compile(r"(?P<sign>-?)(?:(?P<name>U?R(?:\d+|Z))(?P<how>(?:\.\w+)*)|(?P<number>0x[0-9a-f]+))$")
+_SPACES = {
+    **dict.fromkeys(("LDS", "STS", "ATOMS", "LDSM"), Space.SHARED),
+    **dict.fromkeys(("LDL", "STL"), Space.LOCAL),
+}
 _SCALES = {"X4": 2, "X8": 3, "X16": 4}
 _NARROW: Mapping[str, Any] = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
 # What a load or store says beside its width: where it is cached, and who sees it when.
@@ -85,13 +90,14 @@ class Spaces:
         memory: Of the launch.
         shared_base: Where a lane's block has its shared memory, shape (warps, 32), bytes.
         local_base: Where a lane has its local memory, the same.
-        touched: Told of each access: which instruction, byte addresses, bytes of a lane, and lanes.
+        touched: Told of each access: which instruction, byte addresses from the begin of its space, bytes of
+            a lane, lanes that take part, and the space.
     """
 
     memory: Memory
     shared_base: npt.NDArray[np.int64]
     local_base: npt.NDArray[np.int64]
-    touched: Callable[[SassInstruction, Array, int, Array], None] = field(default=lambda *_: None)
+    touched: Callable[[SassInstruction, Array, int, Array, Space], None] = field(default=lambda *_: None)
 
 
 def _address(i: Bound, text: str, wide: bool) -> Callable[[], Array]:
@@ -160,6 +166,7 @@ class MemorySteps:
     def _located(self, i: Bound, base: str, text: str, width: int) -> Callable[[Mask], tuple[Array, Array]]:
         """Return how to find the place of each lane's access in its space, in words of a width."""
         _, begins, size, name = self._space(base)
+        space = _SPACES.get(base, Space.GLOBAL)
         wide = begins is None
         address, instruction = _address(i, text, wide), i.instruction
         touched, origin, warps = self._spaces.touched, np.int64(BASE if wide else 0), i.registers.warps
@@ -167,7 +174,6 @@ class MemorySteps:
         def find(active: Mask) -> tuple[Array, Array]:
             lanes = among(active, warps)
             at = address()
-            touched(instruction, at, width, lanes)
             offset = at - origin
             wrong = lanes & ((offset < 0) | (offset > size - width) | (offset & (width - 1) != 0))
             if wrong.any():
@@ -177,6 +183,7 @@ class MemorySteps:
                     f" {instruction.address:#x} takes address {bad:#x}; give the launch's arrays and sizes"
                 )
             offset = np.where(lanes, offset, 0)
+            touched(instruction, offset, width, lanes, space)
             if begins is not None:
                 offset = offset + begins
             return offset, lanes

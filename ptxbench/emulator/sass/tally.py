@@ -17,6 +17,8 @@ class Tally(IntEnum):
     SEEN: executions by a warp whose operands were looked at. PAIRS: lanes i below 16 of these of which lane
     i + 16 takes part, too. HALVES_*: bits in which an operand of these two differs. AFTER: lanes of which the
     instruction before it on the same unit was seen. MOVED_*: bits of an operand that changed since then.
+    READ_FIRST and WRITTEN_FIRST: sectors of global memory that a block reads or writes for the first time.
+    READ_BY_ANY and WRITTEN_BY_ANY: that no block of the sample had read or written before.
     """
 
     ISSUED = 0
@@ -36,6 +38,10 @@ class Tally(IntEnum):
     MOVED_B = 14
     MOVED_C = 15
     MOVED_RESULT = 16
+    READ_FIRST = 17
+    WRITTEN_FIRST = 18
+    READ_BY_ANY = 19
+    WRITTEN_BY_ANY = 20
 
 
 Tallies = npt.NDArray[np.float64]
