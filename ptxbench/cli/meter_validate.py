@@ -28,7 +28,7 @@ class _Options:
     """Options of `ptxbench meter validate`.
 
     Attributes:
-        meter: What the meter logged: CSV, dump or raw capture, also gzip.
+        meter: What the meter logged: CSV, dump or raw capture, also gzip; or the run that read it.
         run: Folder of a run: its recordings are checked.
         bursts: Folder of `ptxbench meter sync`, with --run; repeatable.
         nvml: CSV of the GPU's readings, in place of --run.
@@ -58,12 +58,15 @@ def validate(options: _Options) -> None:
     half-widths of 95% intervals.
     """
     from ptxbench.meter import validation
+    from ptxbench.meter.host import capture_of_run
     from ptxbench.meter.readers import Mapping, read_mapping, read_meter
     from ptxbench.meter.result import as_json as to_json
 
     columns = Mapping() if options.mapping is None else read_mapping(options.mapping)
     log = _host_log(options, columns.nvml)
-    result = validation.validate(read_meter(options.meter, columns), log)
+    is_run = options.meter.is_dir()
+    capture = capture_of_run(options.meter) if is_run else read_meter(options.meter, columns)
+    result = validation.validate(capture, log)
     drawn = _draw(result, options.plots)
     if options.as_json:
         print_json(to_json(result))

@@ -18,7 +18,7 @@ from ptxbench.core.toolchain import assembler_name, tool_path, tool_version
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.driver_presence import driver_traces
 from ptxbench.devices.pollers import poller_verdicts
-from ptxbench.sensors.base import POWER_SOURCES
+from ptxbench.sensors.sources import nvml_sources
 from ptxbench.storage.doctor_file import State, Verdict
 
 _PACKAGES = {"pynvml": "nvidia-ml-py", "cuda.bindings": "cuda-bindings"}
@@ -95,7 +95,8 @@ def board_verdicts(gpu: Gpu) -> tuple[Verdict, ...]:
         GpuError: The GPU is lost.
     """
     if gpu.info.kind is not GpuKind.REAL:
-        lacking = [name for name in POWER_SOURCES if name not in {sensor.source for sensor in gpu.sensors}]
+        known = {sensor.source for sensor in gpu.sensors}
+        lacking = [name for name in nvml_sources() if name not in known]
         return tuple(Verdict(name, State.NOTE, "does not answer: the profile has none") for name in lacking)
     from ptxbench.sensors.nvml import NvmlDevice
 

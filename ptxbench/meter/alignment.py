@@ -20,6 +20,8 @@ MIN_CORRELATION = 0.4
 # Two clocks that both count from 1970 may be a time zone apart, not more.
 _MAX_EPOCH_OFFSET_S = 15 * 3600.0
 _FIRST_SPAN_S = 4.0
+# How well a meter that is read live is dated.
+_HOST_CLOCK_NS = 1e6
 
 
 class Basis(StrEnum):
@@ -27,6 +29,7 @@ class Basis(StrEnum):
 
     WINDOWS = "windows"
     SIGNALS = "signals"
+    HOST = "host clock"
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,11 @@ class ClockAlignment:
     def drift_ppm(self) -> Estimate:
         """The drift, parts in a million."""
         return Estimate(self.drift * 1e6, self.drift_uncertainty * 1e6)
+
+
+def same_clock(reference_ns: int) -> ClockAlignment:
+    """Return the alignment of a capture whose times are the host's already, right to a millisecond or so."""
+    return ClockAlignment(reference_ns, 0, _HOST_CLOCK_NS, 0.0, 0.0, 1.0, 0, 0, Basis.HOST)
 
 
 def align(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +44,7 @@ class MeterCapture:
         rails: Names of the rails that are summed.
         origin: Format that the file was read as.
         notes: What was dropped, averaged or assumed, a sentence each.
+        is_of_host: Whether its times are the host's.
     """
 
     time_ns: Int64s
@@ -51,6 +52,7 @@ class MeterCapture:
     rails: tuple[str, ...]
     origin: str
     notes: tuple[str, ...] = ()
+    is_of_host: bool = False
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -68,7 +70,7 @@ class MeterCapture:
     def between(self, start_ns: int, end_ns: int) -> MeterCapture:
         """Return the rows with `start_ns` <= time <= `end_ns` by the meter's clock."""
         keep = (self.time_ns >= start_ns) & (self.time_ns <= end_ns)
-        return MeterCapture(self.time_ns[keep], self.power_w[keep], self.rails, self.origin, self.notes)
+        return replace(self, time_ns=self.time_ns[keep], power_w=self.power_w[keep])
 
 
 def is_epoch(time_ns: int) -> bool:

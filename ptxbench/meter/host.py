@@ -13,10 +13,11 @@ import numpy as np
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.energy.gate.readings import judge
-from ptxbench.meter.capture import is_epoch
+from ptxbench.meter.capture import MeterCapture, is_epoch
 from ptxbench.meter.readers.mapping import Mapping
 from ptxbench.meter.readers.nvml import LabelledWindow, read_nvml, read_windows
-from ptxbench.sensors.base import POWER_SOURCES, SourceName
+from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.sources import nvml_sources, source_of
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series, Trace
 from ptxbench.storage.manifest import TableManifest
 from ptxbench.storage.recording import RecordingFolder
@@ -124,6 +125,26 @@ def log_from_csv(
     return HostLog(trials, marks, series, ((begin_ns, end_ns),), GpuKind.REAL, (*notes, *shift_notes))
 
 
+def capture_of_run(path: Path) -> MeterCapture:
+    """Return what an external meter said during a run that read one beside the GPU.
+
+    Its times are the host's already: no clock is to be found.
+
+    Raises:
+        InputError: The folder holds no run, or one without a meter's readings.
+    """
+    with RunFolder.open(path) as run:
+        records = sorted(run.records(), key=lambda record: record.start_ns)
+        series = [one for record in records for one in run.trace(record.trial_id).series]
+    readings = [one.good() for one in series if source_of(one.source).is_external]
+    if not any(map(len, readings)):
+        raise InputError(f"{path} holds no readings of a meter: measure with PTXBENCH_METER set")
+    time_ns, first = np.unique(np.concatenate([one.time_ns for one in readings]), return_index=True)
+    power_w = np.concatenate([one.value for one in readings])[first]
+    names = tuple(dict.fromkeys(str(one.source) for one in readings))
+    return MeterCapture(time_ns, power_w, names, "readings of a run", is_of_host=True)
+
+
 def log_from_run(path: Path, bursts: Sequence[Path] = ()) -> HostLog:
     """Read the trials of a run folder.
 
@@ -196,8 +217,8 @@ def _believed(series: Iterable[Series], max_power_w: float) -> tuple[tuple[Serie
 
 
 def _power_only(trace: Trace) -> Trace:
-    """Leave out the temperature, which is recorded beside the power."""
-    return replace(trace, series=tuple(one for one in trace.series if one.source in POWER_SOURCES))
+    """Leave out the temperature, which is recorded beside the power, and a meter's readings."""
+    return replace(trace, series=tuple(one for one in trace.series if one.source in nvml_sources()))
 
 
 def _joined(source: SourceName, trials: Sequence[Trial]) -> Series:

@@ -63,7 +63,7 @@ def sensor_json(source: SourceFigures, basis: Basis) -> dict[str, Any]:
         "gain": fit.gain.as_json(),
         "offset_w": fit.offset_w.as_json(),
         # Where the clocks were aligned by the sensor itself, its lag is within their offset.
-        "lag_ms": (lag_ms if basis is Basis.WINDOWS else Estimate(float("nan"), float("nan"))).as_json(),
+        "lag_ms": (lag_ms if basis is not Basis.SIGNALS else Estimate(float("nan"), float("nan"))).as_json(),
         "shape": fit.shape.value,
         "width_ms": width_s.scaled(1e3).as_json(),
         "refresh_ms": 1e3 * fit.refresh_s,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuKind
-from ptxbench.meter.alignment import Basis, ClockAlignment, align, halves
+from ptxbench.meter.alignment import Basis, ClockAlignment, align, halves, same_clock
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.cross import CrossCheck, ViewBound, cross_validate, split_in_halves, view_bound
 from ptxbench.meter.figures import MethodFigures, WindowEnergies, figures, window_energies, window_spans_s
@@ -122,6 +122,8 @@ def validate(capture: MeterCapture, log: HostLog) -> Validation:
     if all(not np.ptp(log.readings(source)[1]) > 0 for source in sources if len(log.readings(source)[1])):
         raise InputError("the GPU's readings are the same all the time: nothing to compare")
     alignment = align_by_bursts(capture, log.marks, log.begin_ns) if log.marks else None
+    if capture.is_of_host:
+        alignment = same_clock(log.begin_ns)
     if alignment is None:
         alignment = align(capture, log.windows, log.series, log.begin_ns)
     require_one_clock(capture, log.windows, alignment)

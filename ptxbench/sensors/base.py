@@ -27,7 +27,7 @@ def further_sources(
 
 
 class SourceName(StrEnum):
-    """The NVML readings that ptxbench records: the files of `ptxbench/sensors/sources`.
+    """The readings that ptxbench records, of NVML and of meters: the files of `ptxbench/sensors/sources`.
 
     Those that other code names stand here; any other file of the folder is a member as well.
     """
@@ -131,6 +131,7 @@ class PowerSource:
         reader: Opens it, given pynvml (or what stands in for it) and an nvmlDevice_t.
         whole_board: Whether it is of the whole board's power, not of a part of it.
         is_stamped: Whether the driver stamps its readings.
+        is_external: Whether it is a meter outside of the GPU, which is there where the user named one.
     """
 
     unit: Unit
@@ -139,3 +140,4 @@ class PowerSource:
     reader: Callable[[Any, Any], Reader]
     whole_board: bool = True
     is_stamped: bool = False
+    is_external: bool = False

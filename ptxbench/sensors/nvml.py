@@ -17,7 +17,8 @@ from ptxbench.core.errors import GpuError
 from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, SettingChoices
 from ptxbench.sensors.base import POWER_SOURCES, Reader, SourceName
 from ptxbench.sensors.kernel_run import Telemetry
-from ptxbench.sensors.sources import source_of
+from ptxbench.sensors.meters.live import is_named
+from ptxbench.sensors.sources import nvml_sources, source_of
 
 try:
     import pynvml
@@ -446,14 +447,18 @@ def available_sources(device: NvmlDevice) -> tuple[Reader, ...]:
     Each is read once, and again where the failure may pass. The driver's buffer is emptied by that, so
     that the first reading of `samples` in a recording is not seconds old.
     """
-    sources = (device.source(name) for name in POWER_SOURCES)
+    sources = (device.source(name) for name in _sources_here())
     return tuple(source for source in sources if _code(source) == 0)
 
 
 def silent_sources(device: NvmlDevice) -> dict[SourceName, int]:
     """Return the power sources that do not answer, each with its nvmlReturn_t."""
-    codes = {name: _code(device.source(name)) for name in POWER_SOURCES}
+    codes = {name: _code(device.source(name)) for name in _sources_here()}
     return {name: code for name, code in codes.items() if code}
+
+
+def _sources_here() -> tuple[SourceName, ...]:
+    return POWER_SOURCES if is_named() else nvml_sources()
 
 
 def no_source_error(device: NvmlDevice) -> GpuError:

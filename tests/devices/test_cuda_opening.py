@@ -9,8 +9,9 @@ from ptxbench.core.errors import GpuError, InputError, LaunchError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import choose_sensor
-from ptxbench.sensors.base import POWER_SOURCES, SourceName
+from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.nvml import NvmlDevice
+from ptxbench.sensors.sources import nvml_sources
 
 cuda = pytest.importorskip("ptxbench.devices.cuda", exc_type=GpuError)
 
@@ -80,7 +81,7 @@ def test_the_gpu_of_nvml_is_found_among_those_of_cuda(opened):
 def test_sources_are_best_for_steady_power_first(opened):
     gpu = opened(FakeDevice())
     assert sources(gpu)[:3] == [SourceName.SAMPLES, SourceName.COUNTER, SourceName.INSTANT]
-    assert set(sources(gpu)) == set(POWER_SOURCES)
+    assert set(sources(gpu)) == set(nvml_sources())
     assert choose_sensor(gpu, None).source is SourceName.SAMPLES
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from ptxbench.sensors.base import PowerSource, SourceName
+from ptxbench.sensors.base import POWER_SOURCES, PowerSource, SourceName
 
 
 @cache
@@ -23,3 +23,9 @@ def source_of(name: SourceName) -> PowerSource:
 def best_first() -> tuple[SourceName, ...]:
     """Return the sources, best for the power of a steady kernel first; what is no power is last."""
     return tuple(sorted(SourceName, key=lambda name: source_of(name).rank))
+
+
+@cache
+def nvml_sources() -> tuple[SourceName, ...]:
+    """Return the power sources that are readings of NVML, without meters outside of the GPU."""
+    return tuple(name for name in POWER_SOURCES if not source_of(name).is_external)

@@ -31,4 +31,4 @@ def _documented(_capability: int) -> Figures:
     return Figures(averaging_s=0.0)
 
 
-SOURCE = PowerSource(unit=Unit.MEGAHERTZ, rank=8, documented=_documented, reader=ClockReader)
+SOURCE = PowerSource(unit=Unit.MEGAHERTZ, rank=10, documented=_documented, reader=ClockReader)

@@ -32,4 +32,4 @@ def _documented(_capability: int) -> Figures:
     return Figures(averaging_s=0.0)
 
 
-SOURCE = PowerSource(unit=Unit.CELSIUS, rank=7, documented=_documented, reader=TemperatureReader)
+SOURCE = PowerSource(unit=Unit.CELSIUS, rank=9, documented=_documented, reader=TemperatureReader)

@@ -1,0 +1,1 @@
+"""External meters that are read while a GPU works: a port, what its bytes mean, and a thread."""
