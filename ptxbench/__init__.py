@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ptxbench.api.benching import bench, compare
     from ptxbench.api.calibrating import calibrate
     from ptxbench.api.counting import count
     from ptxbench.api.gpu import Gpu, open_gpu
@@ -27,13 +28,16 @@ if TYPE_CHECKING:
     from ptxbench.attribute.replay.profile import Profile, ProfileRow
     from ptxbench.attribute.replay.profiling import profile
     from ptxbench.core.errors import GpuError, InputError, PtxbenchError
+    from ptxbench.experiment.calls.result import Bench, Comparison
     from ptxbench.model.calibration import Calibration
     from ptxbench.model.estimate import KernelEstimate
 
     __version__: str
 
 _HOMES = {
+    "Bench": "experiment.calls.result",
     "Calibration": "model.calibration",
+    "Comparison": "experiment.calls.result",
     "EnergyMonitor": "api.monitor",
     "Gpu": "api.gpu",
     "GpuEnergy": "api.window_energy",
@@ -50,7 +54,9 @@ _HOMES = {
     "TunedVariant": "api.tuning",
     "Window": "api.monitor",
     "WindowEnergy": "api.window_energy",
+    "bench": "api.benching",
     "calibrate": "api.calibrating",
+    "compare": "api.benching",
     "count": "api.counting",
     "cost": "api.table",
     "estimate_kernel": "api.kernel",
@@ -64,7 +70,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "Bench",
     "Calibration",
+    "Comparison",
     "EnergyMonitor",
     "Gpu",
     "GpuEnergy",
@@ -82,7 +90,9 @@ __all__ = [
     "Window",
     "WindowEnergy",
     "__version__",
+    "bench",
     "calibrate",
+    "compare",
     "cost",
     "count",
     "estimate_kernel",

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.devices.base import Gpu
+from ptxbench.devices.calling import CallingGpu
 from ptxbench.devices.select import open_gpu
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage import codec
@@ -28,7 +29,7 @@ from ptxbench.storage.atomic import write_text
 from ptxbench.tune.analysis import Analysis, analyse
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.gemm import Gemm
-from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
+from ptxbench.tune.library import LibraryTrial, is_right, measure_library, open_cublas
 from ptxbench.tune.outcome import Settled
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem, Variant

@@ -36,6 +36,7 @@ from kernel_tuner_beside import compare_kernel_tuner
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.devices.base import Gpu
+from ptxbench.devices.calling import CallingGpu
 from ptxbench.devices.select import open_gpu
 from ptxbench.report.tuning_report import as_text, sections
 from ptxbench.storage.atomic import write_text
@@ -44,7 +45,7 @@ from ptxbench.tune.evaluate import choices, ranking
 from ptxbench.tune.filters import rejection
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.gemm import Gemm
-from ptxbench.tune.library import CUBLAS, CallingGpu
+from ptxbench.tune.library import CUBLAS
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.space import Axes, load_axes
 from ptxbench.tune.spec_file import load_spec

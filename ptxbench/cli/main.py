@@ -39,6 +39,8 @@ _GROUPS = {
     },
     "Kernels and programs": {
         "run": "Measure the energy of any program, by kernel.",
+        "bench": "Measure a call of a function, and compare it with another.",
+        "compare": "Run commands in random order, and say which takes less energy.",
         "estimate": "Estimate the energy of a kernel from a measured table.",
         "calibrate": "Measure the terms of an estimate on this GPU, in 5 minutes.",
         "occupancy": "Show how full a kernel makes an SM, by block size.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -61,6 +61,25 @@ class Fraction(Number):
             return super().convert(float(text.removesuffix("%")) / 100, param, ctx)
         except ValueError:
             return self.fail(f"{value!r} is not a number.", param, ctx)
+
+
+class Duration(Number):
+    """A time in seconds, such as 10, 10s or 2m."""
+
+    name = "time"
+    _units: ClassVar[dict[str, float]] = {"s": 1.0, "m": 60.0}
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> float:
+        """Return the time, s."""
+        text = str(value)
+        unit = self._units.get(text[-1:])
+        if unit is None:
+            return super().convert(value, param, ctx)
+        try:
+            number = float(text[:-1])
+        except ValueError:
+            return self.fail(f"{value!r} is not a time such as 10s or 2m.", param, ctx)
+        return super().convert(number * unit, param, ctx)
 
 
 class LoopCount(click.ParamType[tuple[str, float]]):

@@ -18,6 +18,7 @@ from ptxbench.devices.base import Bytes, Launch
 from ptxbench.devices.concurrent_streams import ConcurrentStreams
 from ptxbench.devices.context import Context
 from ptxbench.devices.cuda_step import NOTHING_KERNEL, SLEEP_KERNEL, CudaStep, Driver, own_kernels
+from ptxbench.devices.device_buffer import L2Flush
 from ptxbench.devices.jit import Jit
 from ptxbench.devices.kernel_timer import KernelTimer, with_stamps
 from ptxbench.devices.launch_buffers import LaunchBuffers
@@ -212,6 +213,16 @@ class CudaGpu:
                 lambda: self._called(call, times), recorded=[*self._recorded, self._clock_reader]
             )
             return KernelRun(window, trace, before, self.telemetry(), sampler.throttle_reasons(window))
+
+    def l2_flush(self) -> L2Flush:
+        """Return what empties L2 when it is called, in the default stream.
+
+        Raises:
+            GpuError: There is no memory for it, or an earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            self._context.make_current()
+            return L2Flush(_call, self._attribute("L2_CACHE_SIZE"))
 
     def captured(self, stream: int, call: Callable[[], object]) -> Any:
         """Return what a call puts into a stream as a CUDA graph, without that it runs; the caller keeps it.

@@ -31,3 +31,24 @@ class DeviceBuffer:
         if self.size:
             self.call("cuMemFree", self.address)
         self.address, self.size = 0, 0
+
+
+class L2Flush:
+    """Writes so much memory that nothing else is left in L2; in the default stream.
+
+    Args:
+        call: Calls a function of the driver by name.
+        l2_bytes: Size of L2.
+    """
+
+    def __init__(self, call: Call, l2_bytes: int) -> None:
+        self._buffer = DeviceBuffer(call)
+        self._buffer.reserve(2 * l2_bytes)
+
+    def __call__(self) -> None:
+        """Write it."""
+        self._buffer.call("cuMemsetD8Async", self._buffer.address, 0, self._buffer.size, 0)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._buffer.release()

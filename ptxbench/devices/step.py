@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
-
-from ptxbench.core.clock import Clock
-from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.kernel_run import KernelRun, Telemetry
 
 # In an order of launches, beside numbers of nodes: one thread that sleeps; a kernel that does nothing; what
 # `Step.keep_changing` kept is written back.
@@ -117,35 +112,4 @@ class Step(Protocol):
 
     def close(self) -> None:
         """Release the copy of the memory."""
-        ...
-
-
-class StepGpu(Protocol):
-    """A GPU that replays launches of a step while it records power."""
-
-    @property
-    def info(self) -> GpuInfo:
-        """What it is."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The host clock that windows and readings are in."""
-        ...
-
-    @property
-    def sensors(self) -> tuple[SensorDescription, ...]:
-        """Its power sources, best for steady power first."""
-        ...
-
-    def telemetry(self) -> Telemetry:
-        """Read its state now."""
-        ...
-
-    def time_calls_s(self, call: Callable[[], object], times: int) -> float:
-        """Return how long so many calls took by the GPU's own events, s."""
-        ...
-
-    def run_calls(self, call: Callable[[], object], times: int) -> KernelRun:
-        """Call so often, back to back, while power is recorded, and the SM clock with it."""
         ...

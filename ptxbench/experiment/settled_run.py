@@ -102,6 +102,25 @@ def launches_in(window_s: float, time_s: float) -> int:
     return max(1, math.ceil(min(window_s / time_s, window_s * _MOST_PER_S)))
 
 
+def calls_in(window_s: float, call_s: float, sensor: SensorDescription) -> int:
+    """Return how many calls fill a window: of long ones, a whole one is left once the sensor has settled."""
+    times = launches_in(window_s, call_s)
+    if call_s < sensor.refresh_s:
+        return times
+    return max(times, 1 + math.ceil((sensor.settle_s + 2 * sensor.refresh_s) / call_s))
+
+
+def mean_clock_mhz(trace: Trace, window: KernelWindow) -> float:
+    """Return the mean SM clock in the later half of a window, NaN where it was not read there."""
+    series = trace.of(SourceName.CLOCK)
+    if series is None:
+        return math.nan
+    good = series.good()
+    middle_ns = (window.start_ns + window.end_ns) // 2
+    values = good.value[(good.time_ns >= middle_ns) & (good.time_ns <= window.end_ns)]
+    return float(values.mean()) if len(values) else math.nan
+
+
 def low_clock_note(clock_mhz: float, full_mhz: float, limits: SettleLimits = SETTLE) -> str:
     """Return what must be said where the clock of a kernel that was not slowed down is low, else "".
 

@@ -6,17 +6,16 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from ptxbench.core.errors import InputError
-from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Bytes
+from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.energy.gate.comparison import Comparison
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
-from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.check import product_of
 from ptxbench.tune.kernel import KINDS, operand_matrices
@@ -27,36 +26,6 @@ CUBLAS = "cublas"
 # Calls before the first is timed: the library chooses and loads its kernel then.
 _FIRST_CALLS = 3
 _TIMED_CALLS = 5
-
-Call = Callable[[], object]
-
-
-@runtime_checkable
-class CallingGpu(Protocol):
-    """A GPU that a library of this process can use, too."""
-
-    @property
-    def info(self) -> GpuInfo:
-        """What this GPU is."""
-        ...
-
-    @property
-    def sensors(self) -> tuple[SensorDescription, ...]:
-        """Its power sources, best for steady power first."""
-        ...
-
-    @property
-    def ordinal(self) -> int:
-        """Its number, as CUDA counts."""
-        ...
-
-    def run_calls(self, call: Call, times: int) -> KernelRun:
-        """Call a library's function so often while power is recorded."""
-        ...
-
-    def time_calls_s(self, call: Call, times: int) -> float:
-        """Return how long so many calls took by the GPU's own events, s."""
-        ...
 
 
 @dataclass(frozen=True)

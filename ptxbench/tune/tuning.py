@@ -12,6 +12,7 @@ from pathlib import Path
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Gpu
+from ptxbench.devices.calling import CallingGpu
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.default_table import default_table
@@ -25,7 +26,7 @@ from ptxbench.tune.clocks.search import search_by_clocks
 from ptxbench.tune.clocks.strategies import CAPPED, CLOCK_STRATEGIES
 from ptxbench.tune.folder import TuningFolder, TuningManifest, tuning_manifest
 from ptxbench.tune.gemm import Gemm
-from ptxbench.tune.library import CallingGpu, LibraryTrial, is_right, measure_library, open_cublas
+from ptxbench.tune.library import LibraryTrial, is_right, measure_library, open_cublas
 from ptxbench.tune.model_energy import model_name, open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random

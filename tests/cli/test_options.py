@@ -48,9 +48,11 @@ def stem(option):
 
 # The letters of two papers: m rows of a matrix (BLAS), bytes divided by m (Choi and Vuduc 2012).
 LETTERS = {"--m"}
+# What may be spent: variants of a search; time of a comparison, with its unit.
+SPENT = {"--budget"}
 
 
-@pytest.mark.parametrize("name", sorted({option.opts[0] for option in SHOWN} - LETTERS))
+@pytest.mark.parametrize("name", sorted({option.opts[0] for option in SHOWN} - LETTERS - SPENT))
 def test_an_option_means_one_thing_in_every_command(name):
     same = [option for option in SHOWN if option.opts[0] == name]
     assert len({(repr(option.type.to_info_dict()), option.is_flag) for option in same}) == 1

@@ -26,6 +26,8 @@ UNDO_S, UNDO_W = 30e-6, 120.0
 class ReplayingGpu(SimulatedGpu):
     """A simulated GPU on which replays can be timed and recorded."""
 
+    ordinal = 0
+
     def __init__(self, seed: int = 0, profile=H200) -> None:
         super().__init__(profile, seed)
         _, self._clock_source = self.open_beside()

@@ -20,9 +20,17 @@ from ptxbench.attribute.replay.replayed import (
     ReplayRun,
     undo_name,
 )
-from ptxbench.devices.step import NOTHING, SLEEP, UNDO, Replay, Step, StepGpu
+from ptxbench.devices.calling import CallingGpu
+from ptxbench.devices.step import NOTHING, SLEEP, UNDO, Replay, Step
 from ptxbench.energy.settled import SourceCheck
-from ptxbench.experiment.settled_run import SETTLE, BoardLimits, KernelPower, kernel_power, launches_in
+from ptxbench.experiment.settled_run import (
+    SETTLE,
+    BoardLimits,
+    KernelPower,
+    calls_in,
+    kernel_power,
+    launches_in,
+)
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
 
 _SLEEPS = 128
@@ -45,7 +53,7 @@ class StepMeasurement:
 
     def __init__(
         self,
-        gpu: StepGpu,
+        gpu: CallingGpu,
         step: Step,
         folder: ProfileFolder,
         settings: ReplaySettings = SETTINGS,
@@ -222,11 +230,11 @@ class StepMeasurement:
             windows_s: The windows, at least one.
         """
         for window_s in windows_s:
-            times = self._times(window_s, graph_s)
+            times = calls_in(window_s, graph_s, self._check.sensor)
             recorded = self._gpu.run_calls(replay, times)
             if recorded.window.elapsed_s < SETTLE.filled * window_s:
                 # The first launches took longer than the others.
-                times = self._times(window_s, recorded.window.elapsed_s / times)
+                times = calls_in(window_s, recorded.window.elapsed_s / times, self._check.sensor)
                 recorded = self._gpu.run_calls(replay, times)
             found = self._judged(recorded, times)
             if not found.slowed or window_s >= SETTLE.long_s:
@@ -234,13 +242,6 @@ class StepMeasurement:
         run = replace(run, times=times)
         self._keep(run, recorded)
         return measured(run, recorded.trace, found, recorded.after.temperature_c)
-
-    def _times(self, window_s: float, graph_s: float) -> int:
-        """Return how often a graph fills a window: of a long one a whole run must be left once settled."""
-        times, sensor = launches_in(window_s, graph_s), self._check.sensor
-        if graph_s < sensor.refresh_s:
-            return times
-        return max(times, 1 + math.ceil((sensor.settle_s + 2 * sensor.refresh_s) / graph_s))
 
     def _judged(self, recorded: KernelRun, times: int) -> KernelPower:
         reasons = recorded.throttle_reasons

@@ -31,9 +31,8 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.energy.settled import SourceCheck
-from ptxbench.experiment.settled_run import BoardLimits, KernelPower, kernel_power
-from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.trace import KernelWindow, Trace
+from ptxbench.experiment.settled_run import BoardLimits, KernelPower, kernel_power, mean_clock_mhz
+from ptxbench.sensors.trace import Trace
 
 # Relative error of the times asleep and the fills in a kind's graph, by what they take alone.
 _TAKEN_OFF_ERROR = 0.01
@@ -100,7 +99,7 @@ def measured(run: ReplayRun, trace: Trace, found: KernelPower, temperature_c: fl
         power.standard_error_w,
         found.launch_s,
         scatter_s,
-        _clock_mhz(trace, counted),
+        mean_clock_mhz(trace, counted),
         temperature_c,
         found.slowed,
         status,
@@ -488,14 +487,3 @@ def _of_step(step: StepEnergy) -> str:
     if abs(step.drift) <= 0.01:
         return ""
     return f"the step drew {step.drift:+.1%} more after all kinds than before them: every interval holds it"
-
-
-def _clock_mhz(trace: Trace, window: KernelWindow) -> float:
-    """Return the mean SM clock in the later half of a window, NaN where it was not read there."""
-    series = trace.of(SourceName.CLOCK)
-    if series is None:
-        return math.nan
-    good = series.good()
-    middle_ns = (window.start_ns + window.end_ns) // 2
-    values = good.value[(good.time_ns >= middle_ns) & (good.time_ns <= window.end_ns)]
-    return float(values.mean()) if len(values) else math.nan

@@ -16,7 +16,8 @@ from ptxbench.attribute.replay.plan import SETTINGS, ReplaySettings
 from ptxbench.attribute.replay.profile import Profile, profile_of
 from ptxbench.attribute.replay.replayed import ProfileFolder, ReplayedStep
 from ptxbench.core.errors import ArgumentError, InputError
-from ptxbench.devices.step import Step, StepGpu
+from ptxbench.devices.calling import CallingGpu
+from ptxbench.devices.step import Step
 
 
 def profile(
@@ -78,7 +79,7 @@ def profile(
 
 
 def measure_step(
-    gpu: StepGpu,
+    gpu: CallingGpu,
     step: Step,
     out: Path | str | None,
     units: Mapping[str, float],

@@ -1,0 +1,279 @@
+"""What a call of any function takes, and which of several functions takes less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any
+
+from ptxbench.api.gpu import Gpu
+from ptxbench.core.bounds import within
+from ptxbench.core.errors import ArgumentError, InputError
+from ptxbench.core.option import Opt, takes
+from ptxbench.core.option import check as require_options
+from ptxbench.devices.calling import Call, CallingGpu
+from ptxbench.experiment.calls.outputs import NOTHING, Inputs, first_difference, fresh_inputs
+from ptxbench.experiment.calls.result import Against, Bench, Comparison, notes_of
+from ptxbench.experiment.calls.rounds import RoundMeasurement, Rounds, RoundSettings
+from ptxbench.experiment.calls.verdict import UNKNOWN_RATIO, Judged, Verdict, judge
+
+Function = Callable[..., Any]
+
+WARM, FLUSHED = "warm", "flushed"
+_LEAST_S, _MOST_S = 0.5, 3600.0
+
+
+@dataclass(frozen=True)
+class _Calling:
+    """How functions are called.
+
+    Attributes:
+        budget: Seconds that all of it may take, once each function was called for the first time.
+        inputs: Makes the arguments of the functions: a tuple, or one. It gets a seed if it takes an argument;
+            else the random numbers of PyTorch, CuPy and numpy are seeded before. None: there are none.
+        l2: warm: what a call leaves in L2 is there for the next; flushed: L2 is emptied before each call,
+            and what that takes is taken off.
+        grad_to_none: Tensors whose gradient is set to None before each call, as Triton's do_bench does.
+        rep: Milliseconds of the measured calls together, as Triton's do_bench has it, in place of `budget`.
+        gpu: An open GPU that runs functions of other libraries. None: the one of this thread's CUDA context.
+    """
+
+    _: KW_ONLY
+    budget: Annotated[float, Opt(_LEAST_S, _MOST_S)] = 5.0
+    inputs: Any = None
+    l2: Annotated[str, Opt(choices=(WARM, FLUSHED))] = WARM
+    grad_to_none: Any = None
+    rep: float | None = None
+    seed: Annotated[int, Opt(0, 2**32 - 1, help="Seed of the inputs and of the order.")] = 0
+    gpu: Any = None
+
+
+@dataclass(frozen=True)
+class BenchOptions(_Calling):
+    """What is called.
+
+    Attributes:
+        function: What is called; it launches its work in the default stream, and waits for nothing.
+        quantiles: Quantiles of the energy over the windows, 0 to 1.
+    """
+
+    function: Any
+    _: KW_ONLY
+    quantiles: Any = ()
+
+
+def _name(function: Function) -> str:
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+@takes(BenchOptions)
+def bench(options: BenchOptions) -> Bench:
+    """Measure the energy, power, time and clock of a call: what Triton's `do_bench` is for time.
+
+        found = ptxbench.bench(lambda: torch.softmax(x, dim=-1))
+        print(found.energy_j, found.interval_j, found.time_s, found.clock_mhz, found.at_limit)
+
+    The function is called back to back in windows of about half a second, while power is read. The first
+    calls, until it is compiled and the board is warm, do not count. At the power limit windows last for
+    seconds, until clock and power have settled. A window that has not settled does not count.
+
+    Raises:
+        ArgumentError: An argument is out of its range.
+        GpuError: There is no GPU that can be read, or a launch failed.
+        InputError: The function cannot be called.
+    """
+    shares = tuple(within("quantiles", one, 0, 1) for one in options.quantiles)
+    with _measured([options.function], options) as (gpu, rounds):
+        (windows,) = rounds.windows
+        return _bench_of(_name(options.function), gpu, windows, rounds, options.l2, shares)
+
+
+def compare(
+    first: Function,
+    *others: Function,
+    budget: float = 10.0,
+    inputs: Inputs | None = None,
+    check: bool | None = None,
+    max_difference: float | None = None,
+    names: Sequence[str] = (),
+    l2: str = WARM,
+    grad_to_none: Iterable[Any] | None = None,
+    rep: float | None = None,
+    seed: int = 0,
+    gpu: Any = None,
+) -> Comparison:
+    """Say whether functions take less energy than the first one: yes, no, or undecided at 95%.
+
+        found = ptxbench.compare(torch_softmax, my_softmax, inputs=lambda seed: (make(seed),))
+        print(found)
+        assert found.less_energy != "no"
+
+    All are called in rounds, in random order, so that what changes slowly is the same for all. Results are
+    compared first, on fresh inputs: a function whose results are wrong is not measured. There is no verdict
+    where the SM clock moved. A verdict of one function with itself is given about once in a hundred times.
+
+    Args:
+        first: What the others are compared with.
+        others: One or several.
+        budget: Seconds that all of it may take, once each function was called for the first time.
+        inputs: As `bench` takes it. Without it results are compared for one call without arguments.
+        check: Whether results are compared; None: where the first returns any, or writes into its inputs.
+        max_difference: Largest difference of a result, as a fraction of the value and of the root of the mean
+            square; None: by its type, 1e-3 for f32.
+        names: What they are called; none: by their own names.
+        l2: As `bench` takes it; so are those that follow.
+        grad_to_none: Tensors whose gradient is set to None before each call.
+        rep: Milliseconds of the measured calls together, in place of `budget`.
+        seed: Of the inputs and of the order.
+        gpu: An open GPU.
+
+    Raises:
+        ArgumentError: An argument is out of its range.
+        GpuError: There is no GPU that can be read, or a launch failed.
+        InputError: There is nothing to compare with, or a function cannot be called.
+    """
+    if not others:
+        raise InputError("compare needs at least two functions")
+    functions = [first, *others]
+    if names and len(names) != len(functions):
+        raise ArgumentError("names", f"must name {len(functions)} functions, not {len(names)}")
+    called = list(names) or [_name(one) for one in functions]
+    options = BenchOptions(
+        first, budget=budget, inputs=inputs, l2=l2, grad_to_none=grad_to_none, rep=rep, seed=seed, gpu=gpu
+    )
+    require_options(options)
+    wrong = [""] * len(functions)
+    if check is not False:
+        for one in functions:
+            _require_callable(one)
+        wrong[1:] = [first_difference(first, other, inputs, max_difference) for other in others]
+    checked = check is True or (check is None and NOTHING not in wrong)
+    if not checked:
+        wrong = [""] * len(functions)
+    right = [number for number, said in enumerate(wrong) if not said]
+    with _measured([functions[number] for number in right], options) as (gpu, rounds):
+        found = {
+            number: _bench_of(called[number], gpu, windows, rounds, options.l2)
+            for number, windows in zip(right, rounds.windows, strict=True)
+        }
+        against = [
+            _against(
+                found.get(number) or _unmeasured(called[number], gpu), found[0], wrong[number], len(right)
+            )
+            for number in range(1, len(functions))
+        ]
+    said = "results were not compared"
+    if checked:
+        said = "" if inputs else "results were compared for one call, not on fresh inputs: give `inputs`"
+    notes = notes_of(list(found.values()), said)
+    return Comparison(found[0], tuple(against), checked, notes)
+
+
+def _against(bench: Bench, first: Bench, wrong: str, functions: int) -> Against:
+    if wrong:
+        return Against(bench, Judged(Verdict.REFUSED, UNKNOWN_RATIO, UNKNOWN_RATIO, 0, wrong), wrong)
+    if bench.objection:
+        said = Judged(Verdict.REFUSED, UNKNOWN_RATIO, UNKNOWN_RATIO, 0, bench.objection)
+        return Against(bench, said)
+    return Against(bench, judge(first.windows, bench.windows, functions - 1))
+
+
+def _unmeasured(name: str, gpu: CallingGpu) -> Bench:
+    return Bench(name, gpu.info.title, gpu.info.kind != "real", ())
+
+
+def _bench_of(
+    name: str,
+    gpu: CallingGpu,
+    windows: Sequence[Any],
+    rounds: Rounds,
+    l2: str,
+    shares: tuple[float, ...] = (),
+) -> Bench:
+    own = [one.note for one in windows if one.note and "slowed down" not in one.note]
+    notes = tuple(dict.fromkeys(filter(None, (rounds.scale, rounds.short, *own))))
+    simulated = gpu.info.kind != "real"
+    return Bench(name, gpu.info.title, simulated, tuple(windows), l2, rounds.objection, notes, shares)
+
+
+@contextmanager
+def _measured(functions: Sequence[Function], options: BenchOptions) -> Iterator[tuple[CallingGpu, Rounds]]:
+    """Call functions, each with inputs of its own, on the GPU that they run on."""
+    for function in functions:
+        _require_callable(function)
+    calls = [_call_of(function, options) for function in functions]
+    with ExitStack() as stack:
+        # The first call makes the CUDA context, by which the GPU is found.
+        for call in calls:
+            call()
+        gpu = _opened(options.gpu, stack)
+        if options.l2 == FLUSHED:
+            flush = _flusher(gpu, stack)
+            calls = [flush, *(_both(flush, call) for call in calls)]
+        rounds = RoundMeasurement(gpu, calls, _settings(options)).run()
+        yield gpu, _without_flush(rounds) if options.l2 == FLUSHED else rounds
+
+
+def _settings(options: BenchOptions) -> RoundSettings:
+    if options.rep is None:
+        return RoundSettings(budget_s=options.budget, seed=options.seed)
+    rep_s = within("rep", options.rep, 1, 1000 * _MOST_S) * 1e-3
+    return RoundSettings(budget_s=max(rep_s, _LEAST_S), seed=options.seed)
+
+
+def _require_callable(function: Any) -> None:
+    if not callable(function):
+        raise InputError(f"a function must be callable, not {function!r}")
+
+
+def _call_of(function: Function, options: BenchOptions) -> Call:
+    given = fresh_inputs(options.inputs, options.seed)
+    tensors: Iterable[Any] = options.grad_to_none or ()
+    if not tensors:
+        return lambda: function(*given)
+
+    def call() -> object:
+        for tensor in tensors:
+            tensor.grad = None
+        return function(*given)
+
+    return call
+
+
+def _both(flush: Call, call: Call) -> Call:
+    def both() -> None:
+        flush()
+        call()
+
+    return both
+
+
+def _without_flush(rounds: Rounds) -> Rounds:
+    flush, *others = rounds.windows
+    left = tuple(tuple(a.without(b) for a, b in zip(one, flush, strict=True)) for one in others)
+    return Rounds(left, rounds.objection, rounds.scale, rounds.short)
+
+
+def _flusher(gpu: CallingGpu, stack: ExitStack) -> Call:
+    """Return what empties L2: it writes other memory than any function uses."""
+    make = getattr(gpu, "l2_flush", None)
+    if make is None:
+        raise ArgumentError("l2", f"cannot be emptied on {gpu.info.name}; leave it at warm")
+    flush = make()
+    stack.callback(flush.close)
+    return flush  # type: ignore[no-any-return]
+
+
+def _opened(gpu: Any, stack: ExitStack) -> CallingGpu:
+    if gpu is None:
+        from ptxbench.devices.cuda import CudaGpu, current_gpu
+
+        opened = CudaGpu(current_gpu())
+        stack.callback(opened.close)
+        return opened
+    device = gpu._device if isinstance(gpu, Gpu) else gpu
+    if not isinstance(device, CallingGpu):
+        named = gpu.info.name if isinstance(gpu, Gpu) else repr(gpu)
+        raise ArgumentError("gpu", f"must be an open real GPU: {named} runs no function of another library")
+    return device

@@ -1,0 +1,1 @@
+"""Functions that are called again and again: what a call takes, and which of several takes less."""

@@ -1,0 +1,178 @@
+"""Calls functions in rounds, in random order, while power is read, within a time.
+
+Each round has one window of every function, so that what changes slowly, such as temperature, is the same for
+all. A function that meets the power limit gets windows of seconds, of which the later half counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.devices.calling import Call, CallingGpu
+from ptxbench.energy.settled import SourceCheck
+from ptxbench.experiment.calls.window import LEAST_ROUNDS, CallWindow
+from ptxbench.experiment.sensor_choice import board_sensor, short_window_s
+from ptxbench.experiment.settled_run import (
+    SETTLE,
+    BoardLimits,
+    calls_in,
+    kernel_power,
+    launches_in,
+    mean_clock_mhz,
+)
+
+_NS_PER_S = 1e9
+# What a window takes beside its calls, about.
+_BESIDE_S = 0.02
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """How functions are called.
+
+    Attributes:
+        budget_s: How long all of it may take, once each function was called for the first time.
+        window_s: Length of a window below the power limit; longer where the sensor settles slowly.
+        warm_s: For how long all functions together are called before the first round.
+        first_calls: Calls before the first is timed: what is compiled or loaded is then.
+        timed_calls: Calls by which it is found how many fill a window.
+        most_rounds: Rounds at most.
+        seed: Of the order.
+    """
+
+    budget_s: float = 5.0
+    window_s: float = 0.4
+    warm_s: float = 0.5
+    first_calls: int = 3
+    timed_calls: int = 5
+    most_rounds: int = 1000
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What was measured.
+
+    Attributes:
+        windows: Of each function, one of each round.
+        objection: Why no power of it may be believed; "" where it may.
+        scale: What must be said of the scale of all powers; "" for nothing.
+        short: Why there was too little time, and what would be enough; "" where it was enough.
+    """
+
+    windows: tuple[tuple[CallWindow, ...], ...]
+    objection: str
+    scale: str
+    short: str
+
+
+class RoundMeasurement:
+    """Functions on one GPU.
+
+    Args:
+        gpu: Where they run.
+        calls: The functions.
+        settings: How they are called.
+    """
+
+    def __init__(self, gpu: CallingGpu, calls: Sequence[Call], settings: RoundSettings) -> None:
+        self._gpu = gpu
+        self._calls = tuple(calls)
+        self._settings = settings
+        self._check = SourceCheck(board_sensor(gpu.sensors), gpu.sensors)
+        self._board = BoardLimits.of(gpu.info)
+        window_s = max(settings.window_s, short_window_s(self._check.sensor))
+        self._windows_s = [window_s] * len(self._calls)
+        self._times_s: list[float] = []
+
+    def run(self) -> Rounds:
+        """Measure.
+
+        Raises:
+            LaunchError: A launch failed.
+            GpuError: The GPU stopped answering.
+        """
+        for call in self._calls:
+            for _ in range(self._settings.first_calls):
+                call()
+        begun_ns = self._gpu.clock.now_ns()
+
+        def left_s() -> float:
+            return self._settings.budget_s - (self._gpu.clock.now_ns() - begun_ns) / _NS_PER_S
+
+        self._warm()
+        random = np.random.default_rng(self._settings.seed)
+        rounds: list[list[CallWindow]] = []
+        longer: list[float] = []
+        # The first is made whatever it takes: else there is no number at all.
+        while not rounds or (len(rounds) < self._settings.most_rounds and self._round_s() <= left_s()):
+            order = random.permutation(len(self._calls))
+            found = {int(number): self._window(int(number), len(rounds)) for number in order}
+            rounds.append([found[number] for number in range(len(self._calls))])
+            longer = self._longer(rounds[-1])
+            if longer and self._round_s(longer) <= left_s():
+                self._windows_s, rounds = longer, []
+        short = ""
+        if len(rounds) < LEAST_ROUNDS or longer:
+            needed_s = self._settings.budget_s - left_s() + (LEAST_ROUNDS + 1) * self._round_s(longer)
+            short = f"{len(rounds)} round(s) is all that the time was enough for; give it {needed_s:.0f} s"
+            if longer:
+                short = f"at the power limit windows take seconds to settle; give it {needed_s:.0f} s"
+        windows = tuple(tuple(one) for one in zip(*rounds, strict=True))
+        return Rounds(windows, self._check.objection, self._check.scale, short)
+
+    def _warm(self) -> None:
+        """Call each until it is known how long it takes, and the board is warm."""
+        for call in self._calls:
+            times = self._settings.timed_calls
+            self._times_s.append(self._gpu.time_calls_s(call, times) / times)
+            share_s = self._settings.warm_s / len(self._calls)
+            self._gpu.time_calls_s(call, launches_in(share_s, self._times_s[-1]))
+
+    def _round_s(self, windows_s: Sequence[float] = ()) -> float:
+        """Return about how long a round takes."""
+        both = zip(windows_s or self._windows_s, self._times_s, strict=True)
+        return sum(
+            time_s * calls_in(window_s, time_s, self._check.sensor) + _BESIDE_S for window_s, time_s in both
+        )
+
+    def _longer(self, found: Sequence[CallWindow]) -> list[float]:
+        """Return windows that settle at the power limit; nothing where none meets it."""
+        if not any(one.at_limit for one in found):
+            return []
+        pairs = zip(found, self._windows_s, strict=True)
+        longer = [max(window_s, SETTLE.longer_s[0]) if one.at_limit else window_s for one, window_s in pairs]
+        return longer if longer != self._windows_s else []
+
+    def _window(self, number: int, round_number: int) -> CallWindow:
+        window_s, call = self._windows_s[number], self._calls[number]
+        times = calls_in(window_s, self._times_s[number], self._check.sensor)
+        run = self._gpu.run_calls(call, times)
+        self._times_s[number] = run.window.elapsed_s / times
+        found = kernel_power(
+            run.trace,
+            run.window,
+            times,
+            self._check,
+            run.throttle_reasons,
+            self._board,
+            has_phases=True,
+        )
+        others = max(run.before.other_processes, run.after.other_processes)
+        if others > 0:
+            found = found.beside_others(others)
+        power = found.power
+        return CallWindow(
+            round_number,
+            found.launch_s,
+            power.power_w,
+            power.standard_error_w,
+            mean_clock_mhz(run.trace, found.counted),
+            run.after.temperature_c,
+            found.slowed,
+            power.reason or found.unsettled,
+            found.note,
+        )

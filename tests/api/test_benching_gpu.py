@@ -1,0 +1,72 @@
+"""`bench` and `compare` on a real NVIDIA GPU with PyTorch, Triton and CuPy: run with `pytest -m gpu`."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+torch = pytest.importorskip("torch")
+
+import ptxbench  # noqa: E402
+
+SIZE = 1 << 26
+
+
+def inputs(seed):
+    return (torch.randn(SIZE, device="cuda", generator=torch.Generator("cuda").manual_seed(seed)),)
+
+
+def test_a_call_has_energy_time_and_clock():
+    found = ptxbench.bench(torch.sin, inputs=inputs, budget=4, quantiles=(0.5,))
+    assert found.status == "ok", found
+    assert found.energy_j == pytest.approx(found.power_w * found.time_s, rel=0.01)
+    low_j, high_j = found.interval_j
+    assert high_j - low_j < 0.05 * found.energy_j
+    assert 2 * 4 * SIZE / found.time_s < 6e12
+    assert found.clock_mhz > 1000
+
+
+def test_l2_flushed_takes_more_where_data_fit_into_it():
+    x = torch.randn(1 << 21, device="cuda")
+    warm, cold = (ptxbench.bench(lambda: x.sum(), budget=6, l2=l2) for l2 in ("warm", "flushed"))
+    assert cold.energy_j > warm.energy_j, (warm, cold)
+
+
+def test_twice_the_work_takes_more():
+    found = ptxbench.compare(
+        torch.sin, lambda x: torch.sin(torch.sin(x)), inputs=inputs, check=False, budget=8
+    )
+    assert found.less_energy == "no", found
+
+
+def test_a_thing_is_hardly_ever_told_from_itself():
+    told = [ptxbench.compare(torch.sin, torch.sin, inputs=inputs, seed=n, budget=10) for n in range(20)]
+    assert sum(one.less_energy != "undecided" for one in told) <= 1, "\n".join(map(str, told))
+
+
+def test_two_percent_are_found_in_ten_seconds():
+    part = SIZE - SIZE // 50
+
+    def less(x):
+        return torch.sin(x[:part])
+
+    found = ptxbench.compare(torch.sin, less, inputs=inputs, check=False, budget=10)
+    assert found.less_energy == "yes", found
+    assert found.others[0].judged.energy.value == pytest.approx(0.98, abs=0.008)
+
+
+def test_a_wrong_kernel_is_not_ranked():
+    found = ptxbench.compare(torch.sin, torch.cos, inputs=inputs, budget=2)
+    assert found.less_energy == "wrong"
+
+
+def test_cupy_is_benched_without_pytorch():
+    pytest.importorskip("cupy")
+    code = (
+        "import cupy, ptxbench\n"
+        "x = cupy.arange(1 << 26, dtype=cupy.float32)\n"
+        "found = ptxbench.compare(lambda: cupy.sin(x), lambda: cupy.cos(x - cupy.pi / 2), budget=6)\n"
+        "assert found.less_energy in ('yes', 'no', 'undecided'), found\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
