@@ -157,8 +157,8 @@ class VariantRunner:
         Args:
             built: The variant, built.
             build_wall_s: Host time that it took.
-            objection: BenchOptions once the variant is timed and its energy estimated: why its power is not
-                worth measuring, or "".
+            objection: Called once the variant is timed and its energy estimated; returns why its power is
+                not worth measuring, or "".
             settings: What is set on the GPU for this trial.
 
         Raises:
