@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Neighbours run on one worker and share what their module has made.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: table test coverage fuzz mutants browser-test lint docs verify-all clean
+.PHONY: table test coverage fuzz mutants browser-test lowest lint docs verify-all clean
 
 table: $(VENV)/table.stamp  ## measure the twelve starter instructions (simulated where there is no GPU)
 	$(BIN)/ptxbench table
@@ -29,6 +29,11 @@ mutants: $(VENV)/dev.stamp  ## slips made one at a time, and which of them no te
 browser-test: $(VENV)/dev.stamp  ## the HTML page in headless Chromium
 	$(BIN)/python -m pytest -m browser
 
+lowest: $(VENV)/bin/python  ## the same tests with the oldest releases of each dependency that is allowed
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check uv
+	UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct -e '.[dev]'
+	$(PYTEST)
+
 lint: $(VENV)/dev.stamp  ## style, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -36,7 +41,7 @@ lint: $(VENV)/dev.stamp  ## style, types and import rules
 	$(BIN)/lint-imports
 
 docs: $(VENV)/dev.stamp  ## the documentation as a site in site/, without a warning
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python runners/build_site.py
 
 verify-all: $(VENV)/table.stamp  ## check the loops of the whole catalogue on every target
 	$(BIN)/ptxbench verify --target sm_75 --target sm_80 --target sm_86 --target sm_89 --target sm_90a \

@@ -1,4 +1,4 @@
-"""For mkdocs: functions that take a dataclass of options are shown with its fields, as in `help()`."""
+"""For the site: functions that take a dataclass of options are shown with its fields, as in `help()`."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import json
 import math
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from itertools import product
@@ -111,6 +112,7 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
         ("README.md", "cost"): printed("cost", "fma.rn.f32", "--table", "h200"),
         ("README.md", "tensor-cost"): printed("cost", _TENSOR[3], "--table", "h100"),
         ("README.md", "verify"): printed("verify", "fma.rn.f32", "popc.b32", "--target", "sm_90a"),
+        ("docs/index.md", "question"): question(),
         ("docs/accuracy.md", "tensor"): flop_table(),
         ("docs/accuracy.md", "imprecise"): imprecise_rows(),
         ("docs/accuracy.md", "coverage"): coverage_table(),
@@ -138,6 +140,28 @@ def known() -> str:
         boards = len(atlas.spread.boards) if atlas.spread else 1
         counts.append(f"{len(names):,} instructions on `{name}` ({boards} boards)")
     return f"With all boards, `ptxbench cost` knows\n{' and '.join(counts)}.\n"
+
+
+def question() -> str:
+    """Return the first paragraph of the site: what it answers, by four rows."""
+    h100, h200 = (open_atlas(name) for name in SHIPPED)
+    single, double, zeros = (
+        _at_o3(name, h200, operands).energy_pj
+        for name, operands in (
+            ("fma.rn.f32", Pattern.RANDOM),
+            ("fma.rn.f64", Pattern.RANDOM),
+            ("fma.rn.f32", Pattern.ZEROS),
+        )
+    )
+    eight, sixteen = (_at_o3(name, h100, Pattern.RANDOM).pj_per_flop for name in (_TENSOR[5], _TENSOR[0]))
+    text = (
+        "**What does one instruction cost in energy?** On an H200, on random operands, a fused multiply-add"
+        f" of 32 bits (`FFMA`) takes {single:.1f} pJ a thread, one of 64 bits (`DFMA`) {double:.1f} pJ; on an"
+        f" H100 a tensor product takes {eight:.1f} (fp8) to {sixteen:.1f} pJ a flop (f16). On zeros `FFMA`"
+        f" takes {zeros:.1f} pJ. Each number has a 95% interval, the machine code that really ran, and the"
+        " boards that it was measured on."
+    )
+    return f"{textwrap.fill(text, 100, break_on_hyphens=False)}\n"
 
 
 def starter_table(rows: Sequence[TableRow]) -> str:

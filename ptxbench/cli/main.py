@@ -179,14 +179,23 @@ def _present(words: list[str]) -> list[str]:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(VERSION, prog_name="ptxbench")
+@click.option(
+    "--help-json", is_flag=True, help="Print all commands, options, types and exit codes as JSON, and exit."
+)
 @click.pass_context
-def group(context: click.Context) -> None:
+def group(context: click.Context, help_json: bool) -> None:
     """Measure what every PTX instruction costs in energy on an NVIDIA GPU.
 
     Exit codes: 0 done; 1 done, but some rows are not valid or a limit was passed; 2 bad usage or
     input; 3 no GPU, driver or permission; 130 stopped by Ctrl-C; 141 the reader of a pipe ended
     (as `head` does).
     """
+    if help_json:
+        from ptxbench.cli.described import described
+        from ptxbench.cli.output import print_json
+
+        print_json(described(group))
+        context.exit()
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -14,9 +14,11 @@ from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
+from ptxbench.model.atlas import open_atlas
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
+from ptxbench.storage.shipped import SHIPPED
 
 # Which number of a row is compared, and its unit.
 NUMBERS = {ARAFA: ("mtsm_nj", "nJ"), DYNAMIC: ("dynamic_pj", "pJ")}
@@ -212,6 +214,9 @@ def over_limit(found: RunDiff, limit: float) -> tuple[RowDiff, ...]:
 def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
     """Compare the tables of two runs, with intervals that another run of the same board or boards keeps to.
 
+    Compared with another board, a table that comes with ptxbench has what other boards of its model tell,
+    too, at its own board's scale.
+
     Args:
         a: The first run: ratios are the other over this one.
         b: The second run.
@@ -223,8 +228,8 @@ def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
     boards = [{gpu.uuid_hash for gpu in side.gpus} for side in sides]
     same_board = boards[0] == boards[1] and len(boards[0]) == 1
     rows = diff_rows(
-        a.known_rows(other_boards=not same_board),
-        b.known_rows(other_boards=not same_board),
+        _rows(a, other_boards=not same_board),
+        _rows(b, other_boards=not same_board),
         a.manifest.part.level_error or 0.0,
         b.manifest.part.level_error or 0.0,
     )
@@ -327,10 +332,16 @@ def _number(row: TableRow | None) -> tuple[float, float]:
     return getattr(row, name), row.mtsm_ci95_nj if row.protocol == ARAFA else row.dynamic_ci95_pj
 
 
+def _rows(folder: RunFolder, *, other_boards: bool) -> Sequence[TableRow]:
+    if other_boards and folder.path in SHIPPED.values():
+        return open_atlas(folder.path).rows
+    return folder.known_rows(other_boards=other_boards)
+
+
 def _side(folder: RunFolder) -> RunSide:
     manifest = folder.manifest
     return RunSide(
-        path=str(folder.path),
+        path=next((name for name, path in SHIPPED.items() if path == folder.path), str(folder.path)),
         run_id=manifest.part.run_id,
         ptxbench_version=manifest.ptxbench_version,
         commit=manifest.commit,

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 import ptxbench
+from ptxbench.cli.described import described
+from ptxbench.cli.main import group
 from ptxbench.core.status import Status
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +33,7 @@ def site(tmp_path_factory, worker_id):
 
 def _build(folder):
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        [sys.executable, "runners/build_site.py", "--out", folder],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -50,10 +52,38 @@ def test_no_page_loads_anything_from_elsewhere(site):
         assert not loaded, f"{page.name} loads {loaded[0]}"
 
 
+def test_every_page_is_in_the_menu():
+    menu = (ROOT / "zensical.toml").read_text()
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert [page for page in sorted(pages) if f'"{page}"' not in menu] == []
+
+
 def test_the_reference_has_every_command_with_its_options(site):
     text = (site / "reference" / "cli.html").read_text()
-    for part in ("ptxbench table", "ptxbench tune", "--budget-minutes", "--objective"):
-        assert part in text
+    for command in described(group)["commands"]:
+        assert f">{command['name']}<" in text
+        assert all(flag in text for option in command["options"] for flag in option["flags"])
+    assert "UNSET" not in text
+
+
+def test_the_card_for_agents_names_commands_options_and_pages_that_are_there(site):
+    card = (site / "llms.txt").read_text()
+    known = {
+        one["name"]: {f for o in one["options"] for f in o["flags"]} for one in described(group)["commands"]
+    }
+    shown = [words.partition(" -- ")[0].split() for words in re.findall(r"`(ptxbench [^`]*)`", card)]
+    assert len(shown) > 8
+    for words in shown:
+        name = max((one for one in known if " ".join(words).startswith(one)), key=len)
+        flags = {word for word in words if word.startswith("--")}
+        assert flags <= known[name], words
+    assert all((site / page).exists() for page in re.findall(r"\]\(([^)]*)\)", card))
+
+
+def test_search_works_from_a_disk(site):
+    # A page that a browser opens from a disk may load scripts, but no JSON.
+    index = (site / "search.js").read_text()
+    assert all(word in index for word in ("Twenty jobs", "wgmma", "--budget-minutes"))
 
 
 def test_the_reference_has_every_status_and_every_column(site):

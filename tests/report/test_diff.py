@@ -15,6 +15,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 from ptxbench.report.diff import agreement, diff_rows, diff_runs
 from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.shipped import SHIPPED
 
 OTHER_BOARD = replace(fake.GPU, uuid_hash="ba9876543210")
 
@@ -249,3 +250,12 @@ def test_rows_that_ran_at_unlike_clocks_say_so(tmp_path, capsys):
     assert run(["diff", *paths, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert "1842" in json.dumps(shown)
+
+
+def test_shipped_tables_are_compared_by_all_rows_that_their_boards_tell():
+    with RunFolder.open(SHIPPED["h100"]) as a, RunFolder.open(SHIPPED["h200"]) as b:
+        found = diff_runs(a, b)
+    (dynamic,) = found.agreements
+    of_runs = [row for row in diff_rows(a.known_rows(), b.known_rows()) if row.compared]
+    assert dynamic.rows > 5 * len(of_runs)
+    assert (found.a.path, found.b.path) == ("h100", "h200")

@@ -1,0 +1,208 @@
+"""Build the documentation as a site: put its pages together in .site/, then let Zensical make site/ of them.
+
+    python runners/build_site.py [--out site]
+
+Pages are those of docs/, and Markdown of other folders (`TAKEN`). Links between files of the repository
+become links between pages. The command line's reference is made from the program, and the tables and
+rooflines are pages of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ptxbench.cli.described import described
+from ptxbench.cli.main import group
+from ptxbench.model.atlas import open_atlas
+from ptxbench.report.formats import RunReport, render_report
+from ptxbench.report.roofline_page import read_roofline, render_rooflines
+from ptxbench.report.row_trials import row_trials
+from ptxbench.storage.run_folder import RunFolder
+from ptxbench.storage.shipped import SHIPPED
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+CONFIG = "zensical.toml"
+# As in CONFIG.
+PAGES, SITE = ".site", "site"
+# What the site holds beside docs/, by path in the repository.
+TAKEN = (
+    *("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
+    *("hw_validation/README.md", "ptxbench/catalogue/data/README.md"),
+    *("results/README.md", "results/nvidia-h100/README.md", "results/nvidia-h200/README.md"),
+    "results/nvidia-h200/methods/methods.png",
+    *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.md"))),
+    *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.png"))),
+)
+# The page of each table that comes with ptxbench, in place of the table's folder, and that of all of them.
+TABLES = {folder: f"tables/{name}.html" for name, folder in SHIPPED.items()}
+ALL_TABLES = "tables/all.html"
+# The page of all kept rooflines, in place of their folders.
+ROOFLINES = sorted(ROOT.glob("results/*/roofline"))
+ROOFLINE_PAGE = "tables/rooflines.html"
+TABLES_FOLDER = ROOT / "ptxbench" / "tables"
+# Kinds of files that the site takes.
+_KINDS = {".md", ".png", ".svg", ".txt", ".js", ".css"}
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+_COMMANDS = "<!-- commands -->\n"
+
+
+def main() -> int:
+    """Put the pages together, and build; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / SITE, help="where to put the site (default: site)")
+    out = parser.parse_args().out
+    put_together(ROOT / PAGES)
+    built = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", CONFIG],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if built.returncode:
+        print(built.stdout + built.stderr, file=sys.stderr)
+        return built.returncode
+    if out != ROOT / SITE:
+        shutil.copytree(ROOT / SITE, out, dirs_exist_ok=True)
+    return 0
+
+
+def put_together(folder: Path) -> None:
+    """Write every page and picture of the site into a folder, anew.
+
+    Args:
+        folder: The folder; what is in it goes.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    files = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*") if path.is_file()}
+    files |= {name: ROOT / name for name in TAKEN}
+    files = {
+        name: path
+        for name, path in files.items()
+        if path.suffix in {".md", ".png", ".svg", ".txt", ".js", ".css"}
+    }
+    made = _tables() | {ROOFLINE_PAGE: _rooflines()}
+    known = files.keys() | made.keys()
+    for name, path in files.items():
+        page = folder / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".md":
+            page.write_text(_with_links_of_pages(_with_commands(path.read_text("utf-8")), name, path, known))
+        else:
+            shutil.copyfile(path, page)
+    for name, text in made.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+
+
+def command_reference() -> str:
+    """Return the reference of the command line as Markdown, a section a command."""
+    return "\n".join(_section(one) for one in described(group)["commands"])
+
+
+def _section(command: Mapping[str, Any]) -> str:
+    head = [f"## {command['name']}", "", command["help"].replace("<", "&lt;"), ""]
+    head += ["```text", command["usage"], "```", ""]
+    if not command["options"]:
+        return "\n".join(head)
+    rows = [f"| {_flags(one)} | {_cell(one['help'])} | {_values(one)} |" for one in command["options"]]
+    return "\n".join([*head, "| option | what it does | values |", "| --- | --- | --- |", *rows, ""])
+
+
+def _flags(option: Mapping[str, Any]) -> str:
+    return ", ".join(f"`{flag}`" for flag in option["flags"])
+
+
+def _values(option: Mapping[str, Any]) -> str:
+    """Return what an option takes: choices, or its type with its bounds; and its default."""
+    if option["type"] == "flag":
+        return ""
+    said = ", ".join(f"`{one}`" for one in option.get("choices", ())) or option["type"]
+    low, high = option.get("low"), option.get("high")
+    if low is not None:
+        said += f" from {low:g}"
+    if high is not None:
+        said += f" to {high:g}"
+    said += ", may be repeated" if option["multiple"] else ""
+    said += f"; default `{_cell(str(option['default']))}`" if "default" in option else ""
+    return said + ("; required" if option["required"] else "")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _with_commands(markdown: str) -> str:
+    before, mark, after = markdown.partition(_COMMANDS)
+    return before + command_reference() + after if mark else markdown
+
+
+def _with_links_of_pages(markdown: str, name: str, path: Path, known: set[str]) -> str:
+    """Return the Markdown with links as the site has them; of a link to no page its text stays.
+
+    Args:
+        markdown: The page.
+        name: What the site calls it.
+        path: Its file in the repository.
+        known: What the site holds, by name.
+    """
+
+    def of_site(link: re.Match[str]) -> str:
+        text, target = link.groups()
+        file, hash_, anchor = target.partition("#")
+        if "://" in target or not file:
+            return link.group()
+        found = _name(Path(os.path.normpath(path.parent / file)))
+        if found not in known:
+            return text
+        return f"[{text}]({os.path.relpath(found, Path(name).parent)}{hash_}{anchor})"
+
+    return _LINK.sub(of_site, markdown)
+
+
+def _name(path: Path) -> str:
+    """Return what the site calls a file: by its path in docs/, or else in the repository."""
+    if path in TABLES:
+        return TABLES[path]
+    if path in ROOFLINES:
+        return ROOFLINE_PAGE
+    if path == TABLES_FOLDER:
+        return ALL_TABLES
+    if path.is_dir():
+        path = path / "README.md"
+    return path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT).as_posix()
+
+
+def _tables() -> dict[str, str]:
+    """Return the page of each table that comes with ptxbench, and that of all, by name."""
+    with ExitStack() as stack:
+        reports = {folder: _report(name, folder, stack) for name, folder in SHIPPED.items()}
+        pages = {TABLES[folder]: render_report("html", [one], None) for folder, one in reports.items()}
+        return {**pages, ALL_TABLES: render_report("html", list(reports.values()), None)}
+
+
+def _report(name: str, folder: Path, stack: ExitStack) -> RunReport:
+    atlas = open_atlas(folder, name=name)
+    # The run itself, which has the kernels and trials, too.
+    run = stack.enter_context(RunFolder.open(ROOT / "results" / folder.name / atlas.run))
+    return RunReport.of(atlas, kernels=run.kernels, trials=row_trials(run))
+
+
+def _rooflines() -> str:
+    """Return the page of all rooflines that are kept with their kernels, side by side."""
+    runs = sorted(run for folder in ROOFLINES for run in folder.iterdir() if (run / "kernels.zip").exists())
+    return render_rooflines([read_roofline(run, run.relative_to(ROOT).as_posix()) for run in runs])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""The page of jobs shows what its commands print."""
+
+from pathlib import Path
+
+import pytest
+from fakes.script import load_script
+
+from ptxbench.core.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "jobs.md"
+
+
+@pytest.fixture(scope="module")
+def module():
+    return load_script("runners/refresh_console.py")
+
+
+def test_the_jobs_print_what_the_page_shows(module):
+    shown = module.blocks(PAGE.read_text())
+    assert len(shown) > 10
+    for command, output in shown:
+        assert module.printed(command) == output, f"run runners/refresh_console.py --write {PAGE.name}"
+
+
+def test_there_are_twenty_jobs_each_with_a_command(module):
+    parts = PAGE.read_text().split("\n### ")[1:]
+    assert [part.partition(".")[0] for part in parts] == [str(n) for n in range(1, 21)]
+    assert all("ptxbench" in part.partition("\n")[2] for part in parts)
+
+
+def test_a_block_is_written_anew_and_what_stands_around_it_stays(module):
+    command = "```console\n$ ptxbench \\\n  --version | head -1\n"
+    page = f"a\n{command}old\nlines\n```\nb\n```sh\nptxbench gpus\n```\n"
+    fresh = module.refreshed(page)
+    assert fresh.startswith(f"a\n{command}ptxbench, version ")
+    assert fresh.endswith("\n```\nb\n```sh\nptxbench gpus\n```\n")
+    assert "old" not in fresh
+
+
+@pytest.mark.parametrize("command", ["rm -rf x", "ptxbench cost no.such.row --table h200"])
+def test_what_is_no_command_or_fails_is_refused(module, command):
+    with pytest.raises(InputError):
+        module.printed(command)
