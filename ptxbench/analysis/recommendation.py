@@ -10,7 +10,8 @@ from ptxbench.storage.methods_file import LoadKind, MethodPoint
 
 # An error that most comparisons of kernels can live with.
 _ACCEPTED_PCT = 2.0
-_AS_PUBLISHED = ("sma", "papi", "mtsm")
+_OF_THE_PAPER = ("sma", "papi", "mtsm")
+_AS_PUBLISHED = (*_OF_THE_PAPER, "collector", "median", "difference")
 _WITH_IDLE = ("corrected", "capacitance")
 
 _Way = tuple[str, str]
@@ -84,7 +85,7 @@ def _advice(way: _Way, of_way: dict[float, float]) -> str:
 def _worst_of_the_paper(points: Sequence[MethodPoint]) -> list[str]:
     """Return what the published methods on the call of the paper are off by, on a kernel of some 0.3 s."""
     even = [
-        p for p in points if p.kind is LoadKind.CONSTANT and p.source == "usage" and p.method in _AS_PUBLISHED
+        p for p in points if p.kind is LoadKind.CONSTANT and p.source == "usage" and p.method in _OF_THE_PAPER
     ]
     known = [p for p in even if math.isfinite(p.bias_pct)]
     if not known:

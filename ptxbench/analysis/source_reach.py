@@ -29,7 +29,8 @@ _POLL_S = 0.002
 _EDGES_S = 0.0025
 _BY_EDGES = ("corrected", "counter")
 # SMA divides by the recording's length, so that it says how much idle time was recorded.
-_LEFT_OUT = "sma"
+# The ways of other tools are compared by `ptxbench doctor methods`.
+_LEFT_OUT = ("sma", "collector", "median", "difference")
 # PAPI-style takes the last reading for all of the kernel.
 _EVEN_POWER_ONLY = "papi"
 _PERCENT = 100.0
@@ -58,7 +59,7 @@ def source_reach(probe: SensorCharacterization) -> SourceReach:
             errors.setdefault(method, []).append(_error(duration_s, found, math.hypot(noise, edges)))
     return SourceReach(
         probe.sensor.source,
-        tuple(_reach(method, of_method) for method, of_method in errors.items() if method != _LEFT_OUT),
+        tuple(_reach(method, of_method) for method, of_method in errors.items() if method not in _LEFT_OUT),
     )
 
 

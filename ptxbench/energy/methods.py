@@ -5,7 +5,7 @@ same run of a kernel. None of them returns a zero for what it cannot answer: the
 is then NaN, with a status and a sentence; so too where the source's time stamps went backwards.
 
 Sources: Y. Arafa et al., "Verified Instruction-Level Energy Consumption Measurement for
-NVIDIA GPUs" (2020), sections IV-A to IV-C and Eq. 2.
+NVIDIA GPUs" (2020), sections IV-A to IV-C and Eq. 2. Ways of other tools: as their code has them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ptxbench.energy.steady import nothing_read, power_between_edges, stepped_ba
 from ptxbench.sensors.trace import KernelWindow, Series
 
 SMA_PERIOD_S = 0.015
+COLLECTOR_PERIOD_S = 0.1
+_TUNER_PERIOD_S = 0.01
 _NS_PER_S = 1e9
 
 
@@ -104,6 +106,83 @@ def mtsm_j(series: Series, window: KernelWindow) -> EnergyReading:
     if not len(good):
         return no_energy(Status.SENSOR_STALE, nothing_read(inside))
     return EnergyReading(window.elapsed_s / len(good) * float(good.value.sum()), len(good))
+
+
+def collector_j(series: Series, window: KernelWindow) -> EnergyReading:
+    """Energy as collectors of tables take it: the mean of a reading every 100 ms within the window.
+
+    aiconfigurator's collector reads from the begin of its loop on (collector/helper.py), as
+    `nvidia-smi -lms 100` does at any time; the mean is taken times the loop's duration.
+
+    Args:
+        series: Readings of one power source, shape (n,).
+        window: The kernel's window.
+
+    Returns:
+        Energy in J; WINDOW_TOO_SHORT where nothing was read by its begin, SENSOR_STALE where no reading
+        succeeded.
+    """
+    problem = _unusable(series)
+    if problem is not None:
+        return problem
+    good = series.good()
+    if not len(good):
+        return no_energy(Status.SENSOR_STALE, nothing_read(series))
+    at_ns = np.arange(window.start_ns, window.end_ns + 1, round(COLLECTOR_PERIOD_S * _NS_PER_S))
+    seen = np.searchsorted(good.time_ns, at_ns, side="right") - 1
+    if seen[0] < 0:
+        reason = f"no reading of {series.source} was taken before the kernel began"
+        return no_energy(Status.WINDOW_TOO_SHORT, reason)
+    return EnergyReading(float(good.value[seen].mean()) * window.elapsed_s, len(seen))
+
+
+def median_j(series: Series, window: KernelWindow) -> EnergyReading:
+    """Energy as Kernel Tuner's NVMLObserver gives it: the median of the readings in the window, times T.
+
+    It keeps a reading that differs from the one before, or that is 10 ms younger (version 1.5), while it
+    launches the kernel for a second.
+
+    Args:
+        series: Readings of one power source, shape (n,).
+        window: The kernel's window.
+
+    Returns:
+        Energy in J; as `mtsm_j` where there is none.
+    """
+    problem = _unusable(series)
+    if problem is not None:
+        return problem
+    inside = series.select(taken_between(series, window.start_ns, window.end_ns))
+    good = inside.good()
+    if not len(good):
+        return mtsm_j(series, window)
+    at_ns = np.arange(good.time_ns[0], good.time_ns[-1] + 1, round(_TUNER_PERIOD_S * _NS_PER_S))
+    changed_ns = good.time_ns[np.flatnonzero(np.diff(good.value, prepend=np.nan) != 0)]
+    seen = np.searchsorted(good.time_ns, np.union1d(at_ns, changed_ns), side="right") - 1
+    return EnergyReading(float(np.median(good.value[seen])) * window.elapsed_s, len(seen))
+
+
+def difference_j(series: Series, window: KernelWindow) -> EnergyReading:
+    """Energy as Zeus and codecarbon take it: the energy counter at the window's end less at its begin.
+
+    Args:
+        series: Readings of the counter, shape (n,), J.
+        window: The kernel's window.
+
+    Returns:
+        Energy in J; WINDOW_TOO_SHORT where nothing was read before the window, SENSOR_STALE where no reading
+        succeeded, NOT_SUPPORTED for another source.
+    """
+    if not series.counts_energy:
+        return no_energy(Status.NOT_SUPPORTED, f"{series.source} gives watts, not joules")
+    good = series.good()
+    if not len(good):
+        return no_energy(Status.SENSOR_STALE, nothing_read(series))
+    first, last = np.searchsorted(good.end_ns, [window.start_ns, window.end_ns], side="right") - 1
+    if first < 0:
+        reason = "the counter was not read before the kernel began"
+        return no_energy(Status.WINDOW_TOO_SHORT, reason)
+    return EnergyReading(float(good.value[last] - good.value[first]), 2)
 
 
 def counter_j(series: Series, window: KernelWindow, quantum_j: float = 1e-3) -> EnergyReading:

@@ -29,7 +29,15 @@ import numpy as np
 
 from ptxbench.energy.capacitance import capacitance_j
 from ptxbench.energy.corrected import corrected_j
-from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.energy.methods import (
+    collector_j,
+    counter_j,
+    difference_j,
+    median_j,
+    mtsm_j,
+    papi_j,
+    sma_j,
+)
 from ptxbench.energy.reading import EnergyReading
 from ptxbench.energy.sensor_response import share_within
 from ptxbench.sensors.base import SourceName, Unit
@@ -100,12 +108,15 @@ def methods_for(source: SourceName) -> dict[str, Method]:
     if source_of(source).unit is Unit.JOULE:
         return {
             "counter": lambda series, window, sensor: counter_j(series, window, sensor.quantum),
+            "difference": lambda series, window, _: difference_j(series, window),
             "corrected": corrected_j,
         }
     return {
         "sma": lambda series, window, _: sma_j(series, window),
         "papi": lambda series, window, _: papi_j(series, window),
         "mtsm": lambda series, window, _: mtsm_j(series, window),
+        "collector": lambda series, window, _: collector_j(series, window),
+        "median": lambda series, window, _: median_j(series, window),
         "capacitance": capacitance_j,
         "corrected": corrected_j,
     }

@@ -45,7 +45,8 @@ class MethodPoint:
         kind: Load.
         requested_s: Requested duration.
         duration_s: Mean duration as it came, first begin to last end.
-        method: "sma", "papi", "mtsm", "capacitance", "corrected" or "counter".
+        method: "sma", "papi", "mtsm", "collector", "median", "capacitance", "corrected", "counter" or
+            "difference".
         source: Source.
         runs: Runs.
         answered: Runs for which the method gave an energy.

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ptxbench.core.status import Status
-from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
+from ptxbench.energy.methods import collector_j, counter_j, difference_j, median_j, mtsm_j, papi_j, sma_j
 from ptxbench.energy.steady import fresh, steady_power_w
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Series
@@ -421,3 +421,42 @@ def test_a_counter_that_falls_within_the_kernel_gives_neither_energy_nor_power()
 def test_a_counter_that_falls_beside_the_kernel_is_as_good_as_ever(at_s):
     there, here = counter_j(falling(9.0), window(1, 5)), counter_j(falling(at_s), window(1, 5))
     assert (here.status, here.energy_j) == (Status.OK, pytest.approx(there.energy_j, rel=1e-9))
+
+
+# Ways of other tools -----------------------------------------------------------------------------
+
+
+def test_a_collector_takes_a_reading_every_100_ms_from_the_begin_on():
+    ramp = polled(lambda t: 100 * t, refresh_s=0.001)
+    found = collector_j(ramp, window(1.0, 2.0))
+    # At 1.0, 1.1, ... 2.0 s.
+    assert found.readings == 11
+    assert found.energy_j == pytest.approx(150.0, rel=1e-3)
+
+
+def test_a_running_mean_makes_a_collector_miss_half_of_a_second_and_more():
+    mean = polled(running_mean(step(100, 600, 2.0, 3.0), 1.0))
+    assert collector_j(mean, window(2.0, 3.0)).energy_j == pytest.approx(350, abs=40)
+    assert collector_j(mean, window(2.0, 2.3)).energy_j == pytest.approx(0.3 * 170, abs=0.3 * 40)
+
+
+def test_a_median_does_not_see_a_ramp_of_less_than_half_the_window():
+    late = polled(step(100, 600, 1.05, 5.0), refresh_s=0.02)
+    assert median_j(late, window(1.0, 2.0)).energy_j == pytest.approx(600.0)
+    assert median_j(polled(step(100, 600, 1.6, 5.0), refresh_s=0.02), window(1.0, 2.0)).energy_j == 100.0
+
+
+def test_a_counter_that_was_not_renewed_gives_nothing_for_a_short_window():
+    readings = counted(step(100, 600, 1.0, 2.0))
+    assert difference_j(readings, window(1.01, 1.09)).energy_j == 0.0
+    assert difference_j(readings, window(1.0, 2.0)).energy_j == pytest.approx(600.0, rel=0.01)
+
+
+def test_tools_have_no_energy_of_what_was_not_read():
+    late = series([3.0, 3.1], [100.0, 100.0])
+    counter = series([3.0, 3.1], [1.0, 2.0], SourceName.COUNTER)
+    assert collector_j(late, window(1.0, 2.0)).status is Status.WINDOW_TOO_SHORT
+    assert median_j(late, window(1.0, 2.0)).status is Status.WINDOW_TOO_SHORT
+    assert difference_j(counter, window(1.0, 2.0)).status is Status.WINDOW_TOO_SHORT
+    assert difference_j(late, window(1.0, 2.0)).status is Status.NOT_SUPPORTED
+    assert collector_j(counter, window(1.0, 2.0)).status is Status.NOT_SUPPORTED

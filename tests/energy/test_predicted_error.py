@@ -81,7 +81,7 @@ def test_stretches_of_unlike_power_add_up():
 def test_counter_is_predicted_too():
     what = sensor(refresh_s=0.1, source=SourceName.COUNTER)
     found = predict(what, even(0.35), POLL_S)
-    assert set(found) == {"counter", "corrected"}
+    assert set(found) == {"corrected", "counter", "difference"}
     assert found["counter"].bias == pytest.approx(0, abs=0.001)
     too_short = predict(what, even(0.05), POLL_S)
     assert too_short["counter"].answered == 0
@@ -96,4 +96,5 @@ def test_readings_of_samples_bring_stamps_and_others_hold_their_value():
     assert np.all(held.stamp_ns == -1)
     changes = np.flatnonzero(np.diff(held.value)) + 1
     assert np.diff(held.end_ns[changes]) / 1e9 == pytest.approx(0.3, abs=2 * POLL_S)
-    assert set(methods_for(SourceName.USAGE)) == {"sma", "papi", "mtsm", "capacitance", "corrected"}
+    own = {"sma", "papi", "mtsm", "capacitance", "corrected"}
+    assert set(methods_for(SourceName.USAGE)) == own | {"collector", "median"}
