@@ -92,9 +92,10 @@ def test_published_methods_on_usage_are_predicted_within_3_points(compared):
     found, _ = compared
     within(found, lambda _: 2.0)
     of_usage = [p for p in points(found, source="usage") if p.method != "corrected"]
-    assert len(of_usage) == 4 * 3 * len(RUNS)
+    assert len(of_usage) == 6 * 3 * len(RUNS)
     for point in of_usage:
-        assert abs(point.bias_pct - point.predicted_pct) < 3, point
+        # A median says one value or the other, by the phase of the refresh.
+        assert abs(point.bias_pct - point.predicted_pct) < (6 if point.method == "median" else 3), point
     # A running mean of a second makes the methods of the paper miss most of a 0.3 s kernel.
     short = points(found, source="usage", kind=LoadKind.CONSTANT, method="mtsm")[1]
     assert short.bias_pct < -60
