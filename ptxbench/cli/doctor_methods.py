@@ -49,10 +49,10 @@ def methods(options: _Options) -> None:
     """Compare the methods of reading power on kernels of 10 ms to 10 s.
 
     The methods are SMA, PAPI-style, MTSM, those of other tools, MTSM corrected and counter. For constant,
-    ramped and bursty power, each is compared on every source with a long run of the same kernel. It takes about five minutes; each
-    recording is saved before the next begins, and --resume continues. Give --sensor, because the documented
-    figures are not enough to correct for a sensor. --gpu replay:FOLDER computes the figures again from a
-    recorded FOLDER, which stays as it is; --out keeps the result in a copy.
+    ramped and bursty power, each is compared on every source with a long run of the same kernel. It takes
+    about five minutes; each recording is saved before the next begins, and --resume continues. Give --sensor,
+    because the documented figures are not enough to correct for a sensor. --gpu replay:FOLDER computes the
+    figures again from a recorded FOLDER, which stays as it is; --out keeps the result in a copy.
     """
     require_resumable(options.resume, options.spec, options.out)
     if options.resume and options.sensor_path is not None:
