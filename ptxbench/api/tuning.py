@@ -16,9 +16,10 @@ from ptxbench.api.gpu import Gpu, closed, open_gpu
 from ptxbench.core.errors import InputError
 from ptxbench.core.option import Opt, takes
 from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.element import DTYPES, ELEMENTS
 from ptxbench.tune.isolate import tune_isolated
 from ptxbench.tune.search_options import TuningOptions, VariantTimeout
-from ptxbench.tune.spec import DTYPES, KernelSpec
+from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import read_spec
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuned, tune
@@ -115,13 +116,18 @@ class TuneKernelOptions(TuningOptions):
     Attributes:
         gpu: An open GPU, or what `open_gpu` takes.
         source: Path of a .cu, .ptx or .cubin file or of a template (.cu.j2, .ptx.j2); or CUDA or PTX text.
-        kernel: Name of the kernel in the source.
+        kernel: Name of the kernel in the source; in CUDA also an expression, such as `ns::softmax<float, N>`.
         axes: Values of each axis: a list, or `{"from": 1, "to": "1024 // BLOCK", "factor": 2}`.
         arguments: The kernel's parameters by name, in order: numpy arrays, numpy numbers, or a pair of a type
             and an expression, such as `("i32", "N // BLOCK")`.
         answer: What the arrays that the kernel writes must hold afterwards, by name.
         grid: Blocks: a number, an expression of sizes, axes and derived values, or a list of up to three.
         block: Threads of a block, likewise.
+        options: What nvcc is told, such as `["--use_fast_math", "-maxrregcount={REGS}"]`; `{REGS}` is the
+            value of that axis.
+        include: Folders of headers; that of the source is one where it includes "...".
+        std: Standard of C++, such as "c++20".
+        defines: Macros by name, beside sizes, axes and derived values.
         sizes: Constants by name.
         derived: Values that follow from sizes and axes, by name.
         filters: Expressions that a variant must meet.
@@ -144,6 +150,10 @@ class TuneKernelOptions(TuningOptions):
     answer: Mapping[str, Any]
     grid: object
     block: object
+    options: Sequence[str] = ()
+    include: Sequence[str] = ()
+    std: str | None = None
+    defines: Mapping[str, object] | None = None
     sizes: Mapping[str, float] | None = None
     derived: Mapping[str, str] | None = None
     filters: Sequence[str] = ()
@@ -178,7 +188,11 @@ def tune_kernel(options: TuneKernelOptions) -> TunedKernel:
     """
     launch = {"grid": options.grid, "block": options.block, "shared_bytes": options.shared_bytes}
     document = {
-        "kernel": _source(options.source, options.kernel),
+        "kernel": {
+            **_source(options.source, options.kernel),
+            **_given(std=options.std, defines=options.defines),
+            **{key: list(given) for key in ("options", "include") if (given := getattr(options, key))},
+        },
         "sizes": dict(options.sizes or {}),
         "axes": dict(options.axes),
         "derived": dict(options.derived or {}),
@@ -220,6 +234,9 @@ def _argument(name: str, value: object, answer: Mapping[str, Any]) -> dict[str, 
 
 
 def _dtype(value: np.ndarray[Any, Any] | np.generic) -> str:
+    foreign = next((name for name, one in ELEMENTS.items() if one.foreign == value.dtype.name), None)
+    if foreign is not None:
+        return foreign
     kind = f"{_DTYPE_OF.get(value.dtype.kind, '?')}{8 * value.dtype.itemsize}"
     if kind not in DTYPES:
         raise InputError(f"{_PLACE}: arrays of {value.dtype} are not supported; take {', '.join(DTYPES)}")

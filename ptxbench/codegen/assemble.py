@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
@@ -14,7 +15,9 @@ _LINE = re.compile(r"^\s*\.loc\s", re.MULTILINE)
 _VERSION = re.compile(r"^(\s*\.version\s+)[\d.]+", re.MULTILINE)
 
 
-def assemble_ptx(ptx: str, target: str, opt_level: OptLevel, lines: bool = False) -> Cubin:
+def assemble_ptx(
+    ptx: str, target: str, opt_level: OptLevel, lines: bool = False, options: Sequence[str] = ()
+) -> Cubin:
     """Assemble one PTX module.
 
     Args:
@@ -22,6 +25,7 @@ def assemble_ptx(ptx: str, target: str, opt_level: OptLevel, lines: bool = False
         target: Such as "sm_90a".
         opt_level: Optimization level.
         lines: Whether the cubin keeps the source lines that the PTX has.
+        options: Further ones of ptxas.
 
     Raises:
         ToolError: The assembler is missing.
@@ -29,8 +33,8 @@ def assemble_ptx(ptx: str, target: str, opt_level: OptLevel, lines: bool = False
     """
     with tool_folder() as folder:
         (folder / "module.ptx").write_text(ptx)
-        options = [f"-arch={target}", f"-O{opt_level.number}", *(["-lineinfo"] if lines else [])]
-        run_tool("ptxas", [*options, "module.ptx", "-o", "module.cubin"], folder)
+        known = [f"-arch={target}", f"-O{opt_level.number}", *(["-lineinfo"] if lines else [])]
+        run_tool("ptxas", [*known, *options, "module.ptx", "-o", "module.cubin"], folder)
         image = (folder / "module.cubin").read_bytes()
     return Cubin(image, target, opt_level, assembler_name())
 

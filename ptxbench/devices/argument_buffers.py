@@ -15,6 +15,10 @@ from ptxbench.devices.device_buffer import CLEARED, Call, DeviceBuffer
 # Inputs that stay on the GPU: those of a large and of a small problem, and some to spare.
 _HELD = 8
 _NUMBERS: dict[str, Any] = {
+    "i8": ctypes.c_int8,
+    "u8": ctypes.c_uint8,
+    "i16": ctypes.c_int16,
+    "u16": ctypes.c_uint16,
     "i32": ctypes.c_int32,
     "u32": ctypes.c_uint32,
     "i64": ctypes.c_int64,

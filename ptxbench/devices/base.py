@@ -27,7 +27,7 @@ class Parameter:
     Attributes:
         operand: Index of the array in `Launch.operands`; -1: a number.
         written: Whether the kernel writes the array.
-        kind: Type of the number: "i32", "u32", "i64", "u64", "f32" or "f64".
+        kind: Type of the number: "i8" to "i64", "u8" to "u64", "f32" or "f64".
         value: The number.
     """
 

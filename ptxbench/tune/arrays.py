@@ -14,20 +14,9 @@ import numpy.typing as npt
 from ptxbench.core.errors import InputError
 from ptxbench.devices.base import Bytes
 from ptxbench.storage.file_errors import opened
+from ptxbench.tune.element import ELEMENTS
 from ptxbench.tune.spec import Array, FunctionReference, StoredReference
 
-KINDS: Mapping[str, type[np.generic]] = {
-    "f16": np.float16,
-    "f32": np.float32,
-    "f64": np.float64,
-    "i32": np.int32,
-    "u32": np.uint32,
-    "i64": np.int64,
-    "u64": np.uint64,
-    "u8": np.uint8,
-}
-# Relative tolerance of a result by its type, where none is given: a sum in another order stays within it.
-_RTOL = {"f16": 1e-2, "f32": 1e-4, "f64": 1e-10}
 # Whole numbers at random are below this, so that their sums stay exact.
 _WHOLE = 100
 _CLEARED = 0xFF
@@ -42,27 +31,30 @@ def contents(array: Array, seed: int) -> Bytes:
         array: The argument.
         seed: Of the run; added to the array's own.
     """
+    element, size = ELEMENTS[array.dtype], math.prod(array.shape)
     if array.data is not None:
-        return np.array(array.data, KINDS[array.dtype]).ravel().view(np.uint8)
-    kind, size = np.dtype(KINDS[array.dtype]), math.prod(array.shape)
+        given = np.ascontiguousarray(array.data).ravel()
+        is_held = given.dtype.name == element.foreign
+        return given.view(np.uint8) if is_held else element.bits(given)
     if array.role == "output":
-        return np.full(size * kind.itemsize, _CLEARED, np.uint8)
+        return np.full(size * element.stored.itemsize, _CLEARED, np.uint8)
+    random = np.random.default_rng(seed + array.seed)
     if array.fill == "zeros":
-        values = np.zeros(size, kind)
-    elif array.fill == "ones":
-        values = np.ones(size, kind)
+        return np.zeros(size * element.stored.itemsize, np.uint8)
+    if array.fill == "ones":
+        values: Floats = np.ones(size, np.float32)
     elif array.fill == "index":
-        values = np.arange(size).astype(kind)
-    elif kind.kind == "f":
-        values = np.random.default_rng(seed + array.seed).standard_normal(size, np.float32).astype(kind)
+        values = np.arange(size)
+    elif element.is_whole:
+        values = random.integers(0, _WHOLE, size)
     else:
-        values = np.random.default_rng(seed + array.seed).integers(0, _WHOLE, size).astype(kind)
-    return values.view(np.uint8)
+        values = random.standard_normal(size, np.float32)
+    return element.bits(values)
 
 
 def shaped(array: Array, data: Bytes) -> Floats:
     """Return an array's bytes as numbers in its shape."""
-    return data.view(KINDS[array.dtype]).reshape(array.shape)
+    return ELEMENTS[array.dtype].numbers(data).reshape(array.shape)
 
 
 def by_function(reference: FunctionReference, written: Array, given: Mapping[str, Floats]) -> Floats:
@@ -128,7 +120,7 @@ class Tolerance:
 
     def right(self, array: Array, exact: Floats) -> Right:
         """Return what is right with how far off each element may be."""
-        rtol = _RTOL.get(array.dtype, 0.0) if math.isnan(self.rtol) else self.rtol
+        rtol = ELEMENTS[array.dtype].rtol if math.isnan(self.rtol) else self.rtol
         exact = exact.astype(np.float64)
         atol = rtol * float(np.sqrt(np.mean(exact**2))) if math.isnan(self.atol) else self.atol
         return Right(exact, atol + rtol * np.abs(exact))
@@ -152,7 +144,7 @@ def pieces(arrays: Sequence[Array], data: Bytes) -> dict[str, Floats]:
     """Return the arrays that a launch wrote, which its output holds one after the other."""
     found, at = {}, 0
     for array in arrays:
-        size = math.prod(array.shape) * np.dtype(KINDS[array.dtype]).itemsize
+        size = math.prod(array.shape) * ELEMENTS[array.dtype].stored.itemsize
         found[array.name] = shaped(array, data[at : at + size])
         at += size
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from ptxbench.core.toolchain import (
     tool_folder,
     tool_version,
 )
+from ptxbench.tune.compiler_options import named_in, with_values
 from ptxbench.tune.cubin_cache import cached
 from ptxbench.tune.expression import Value
 from ptxbench.tune.spec import Source
@@ -45,7 +46,8 @@ class VariantSource:
         name: Name of its file, without that of a template.
         code: Its code, rendered.
         target: Such as "sm_90a".
-        macros: The values, as nvcc is told of them.
+        options: What nvcc is told: the values as macros, and the options of the specification.
+        assembler_options: What ptxas is told.
         key: For CUDA, hash of all that nvcc sees: the code with what it includes, and all flags; else "".
         refused: Why it cannot be compiled, "" where nothing is known against it; `key` is a hash of it then.
     """
@@ -53,7 +55,8 @@ class VariantSource:
     name: str
     code: bytes
     target: str
-    macros: tuple[str, ...]
+    options: tuple[str, ...]
+    assembler_options: tuple[str, ...] = ()
     key: str = ""
     refused: str = ""
 
@@ -71,10 +74,11 @@ class VariantSource:
 
         def make() -> bytes:
             ptx = _compiled(self) if self.key else self.code.decode(errors="replace")
-            return assemble_ptx(ptx, self.target, OptLevel.O3).image
+            return assemble_ptx(ptx, self.target, OptLevel.O3, options=self.assembler_options).image
 
         seen = self.key or hashlib.sha256(self.code).hexdigest()
-        image = cached(_digest(seen, self.target, assembler_name()), make)
+        made_by = (self.target, assembler_name(), *self.assembler_options)
+        image = cached(_digest(seen, *made_by), make)
         return Cubin(image, self.target, OptLevel.O3, assembler_name())
 
 
@@ -90,35 +94,27 @@ def variant_source(source: Source, values: Mapping[str, Value], target: str) -> 
 
     Raises:
         EndlessSourceError: Its template or its macros do not come to an end.
+        InputError: An option names a value that there is not.
         ToolError: nvcc is missing.
     """
-    name, macros = source.path.name, tuple(f"-D{macro}={value}" for macro, value in values.items())
-    given = VariantSource(name.removesuffix(_TEMPLATE), source.code, target, macros)
+    name, macros = source.path.name, [f"-D{macro}={value}" for macro, value in values.items()]
+    given = VariantSource(
+        name.removesuffix(_TEMPLATE),
+        source.code,
+        target,
+        (*macros, *with_values(source.options, values)),
+        tuple(with_values(source.assembler_options, values)),
+    )
     try:
         if name.endswith(_TEMPLATE):
             text = source.code.decode(errors="replace")
             given = replace(given, code=_TEMPLATES.render(name, text, values))
-        return replace(given, key=_key(given)) if given.name.endswith(".cu") else given
+        if not given.name.endswith(".cu"):
+            return given
+        given = replace(given, code=named_in(given.code, source.entry))
+        return replace(given, key=_key(given))
     except RefusedModuleError as error:
         return replace(given, key=_digest(str(error)), refused=str(error))
-
-
-def find_entry(name: str, entries: Sequence[str]) -> str:
-    """Return the kernel that is called so, be it by its plain name or as C++ writes it.
-
-    Args:
-        name: Its name.
-        entries: The kernels of the code.
-
-    Raises:
-        RefusedModuleError: There is none, or several.
-    """
-    if name in entries:
-        return name
-    mangled = [one for one in entries if one.startswith(f"_Z{len(name)}{name}")]
-    if len(mangled) != 1:
-        raise RefusedModuleError(f"the code has no kernel {name}, only {', '.join(entries)}")
-    return mangled[0]
 
 
 def _key(source: VariantSource) -> str:
@@ -156,7 +152,7 @@ def _digest(*parts: str) -> str:
 def _flags(source: VariantSource) -> list[str]:
     # `-arch=sm_90a` would leave out macros of the architecture where nvcc only preprocesses.
     architecture = source.target.replace("sm_", "compute_")
-    return ["-gencode", f"arch={architecture},code={architecture}", *source.macros, source.name]
+    return ["-gencode", f"arch={architecture},code={architecture}", *source.options, source.name]
 
 
 def _compiled(source: VariantSource) -> str:

@@ -12,7 +12,6 @@ from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.expression import Expression, Value
 
 SOURCES = (".cu", ".ptx", ".cubin", ".cu.j2", ".ptx.j2")
-DTYPES = ("f16", "f32", "f64", "i32", "u32", "i64", "u64", "u8")
 FILLS = ("random", "zeros", "ones", "index")
 ROLES = ("input", "output", "inout")
 # numpy functions by which a result can be checked, with how many arrays they take.
@@ -80,7 +79,7 @@ class Array:
 
     Attributes:
         name: Its name.
-        dtype: One of `DTYPES`.
+        dtype: One of `ptxbench.tune.element.DTYPES`.
         shape: Sizes, the slowest first.
         fill: What is in it at the beginning, one of `FILLS`.
         role: One of `ROLES`.
@@ -103,7 +102,7 @@ class Scalar:
 
     Attributes:
         name: Its name.
-        dtype: One of `DTYPES`, but for f16 and u8.
+        dtype: One of `ptxbench.tune.element.SCALAR_DTYPES`.
         value: May depend on the axes.
     """
 
@@ -128,12 +127,16 @@ class Source:
     Attributes:
         path: File that it is from.
         code: Its bytes.
-        entry: Name of the kernel in it.
+        entry: Name of the kernel in it; in CUDA also an expression, such as "ns::softmax<float, BLOCK>".
+        options: What nvcc is told beside the values; {NAME} in it stands for a value.
+        assembler_options: What ptxas is told, likewise.
     """
 
     path: Path
     code: bytes
     entry: str
+    options: tuple[str, ...] = ()
+    assembler_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

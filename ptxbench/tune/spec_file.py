@@ -8,16 +8,17 @@ import math
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage.file_errors import read_bytes
+from ptxbench.tune.compiler_options import COMPILED_BY, compiler_options, known_options, require_entry
+from ptxbench.tune.element import DTYPES, ELEMENTS, SCALAR_DTYPES
 from ptxbench.tune.expression import Expression, Value, parse
 from ptxbench.tune.spec import (
     CHECKS,
-    DTYPES,
     FILLS,
     METRICS,
     ROLES,
@@ -38,9 +39,9 @@ from ptxbench.tune.spec import (
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 _TEXT_VALUE = re.compile(r"[A-Za-z_]\w*\Z")
+_MOST_AXES = 100
 _MAX_FILE_BYTES = 16 << 20
 _MAX_ARRAY_BYTES = 1 << 32
-_ELEMENT_BYTES = {"f16": 2, "f32": 4, "f64": 8, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "u8": 1}
 
 
 def load_spec(path: Path, sizes: Mapping[str, float] | None = None) -> KernelSpec:
@@ -82,8 +83,8 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
     top.allow("kernel", "sizes", "axes", "derived", "filters", "launch", "arguments", "reference", "work",
               "objective")  # fmt: skip
     kernel = top.table("kernel")
-    kernel.allow("name", "source", "code", "title")
-    source = _source(kernel, "source", "name", folder)
+    kernel.allow("name", "source", "code", "title", *COMPILED_BY)
+    source = _source(kernel, "source", "name", folder, kernel)
     sizes = {name: _size(top, name, value) for name, value in top.table("sizes", {}).plain.items()}
     space = _combinations(top, sizes)
     known = {*sizes, *(axis.name for axis in space.axes), *(name for name, _ in space.derived)}
@@ -93,7 +94,7 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
     work.allow("flops", "dram_bytes", "l2_bytes", "trips")
     objective = top.table("objective", {})
     objective.allow("metric")
-    reference, inputs = _reference(checked, arguments, sizes, folder)
+    reference, inputs = _reference(checked, arguments, sizes, folder, kernel)
     return KernelSpec(
         name=str(kernel.plain.get("title", source.entry)),
         source=source,
@@ -224,6 +225,8 @@ def _axes(top: _Table, sizes: Mapping[str, Value]) -> tuple[Axis, ...]:
         known = {*sizes, *(axis.name for axis in axes)}
         _require_name(name, top.place, known)
         axes.append(Axis(name, _axis_values(plain, f"{top.place}: axis {name}", known)))
+    if len(axes) > _MOST_AXES:
+        raise InputError(f"{top.place}: {len(axes)} axes are over {_MOST_AXES}")
     if not axes:
         raise InputError(f"{top.place}: [axes] is empty; give at least one axis")
     return tuple(axes)
@@ -271,7 +274,7 @@ def _arguments(top: _Table, sizes: Mapping[str, Value], known: Collection[str]) 
 
 def _scalar(table: _Table, known: Collection[str]) -> Scalar:
     table.allow("name", "dtype", "value")
-    dtype = table.text("dtype", tuple(d for d in DTYPES if d not in ("f16", "u8")))
+    dtype = table.text("dtype", SCALAR_DTYPES)
     return Scalar(table.text("name"), dtype, parse(table.plain["value"], table.place, known))
 
 
@@ -282,7 +285,7 @@ def _array(table: _Table, sizes: Mapping[str, Value]) -> Array:
         raise InputError(f"{table.place}: data is for numpy arrays, from Python; in a file give fill")
     shape = tuple(one.whole(sizes, 1) for one in table.expressions("shape", sizes))
     dtype, role = table.text("dtype", DTYPES), table.text("role", ROLES, "input")
-    total = _ELEMENT_BYTES[dtype]
+    total = ELEMENTS[dtype].stored.itemsize
     for size in shape:
         total *= size
     if total > _MAX_ARRAY_BYTES:
@@ -294,7 +297,8 @@ def _array(table: _Table, sizes: Mapping[str, Value]) -> Array:
     return Array(table.text("name"), dtype, shape, fill, role, seed, data)
 
 
-def _source(table: _Table, key: str, entry: str, folder: Path) -> Source:
+def _source(table: _Table, key: str, entry: str, folder: Path, compiled: _Table) -> Source:
+    """Return the source below a key; `compiled` is the table that says how sources are compiled."""
     path = folder / table.text(key)
     if not path.name.endswith(SOURCES):
         raise InputError(f"{table.place}: {path.name} must end in {', '.join(SOURCES)}")
@@ -305,9 +309,9 @@ def _source(table: _Table, key: str, entry: str, folder: Path) -> Source:
     if len(code) > _MAX_FILE_BYTES:
         raise InputError(f"{path}: {len(code)} bytes are over {_MAX_FILE_BYTES}")
     name = table.text(entry)
-    if not _NAME.match(name):
-        raise InputError(f"{table.place}: {entry} = {name!r} is no name of a kernel")
-    return Source(path, code, name)
+    require_entry(name, path.name, table.place)
+    options = compiler_options(compiled.plain, compiled.place, path, folder, b'#include "' in code)
+    return Source(path, code, name, *options)
 
 
 def _read_beside(table: _Table, path: Path) -> bytes:
@@ -315,7 +319,11 @@ def _read_beside(table: _Table, path: Path) -> bytes:
 
 
 def _reference(
-    table: _Table, arguments: Sequence[Array | Scalar], sizes: Mapping[str, Value], folder: Path
+    table: _Table,
+    arguments: Sequence[Array | Scalar],
+    sizes: Mapping[str, Value],
+    folder: Path,
+    compiled: _Table,
 ) -> tuple[Reference, tuple[bytes, ...]]:
     """Return what is right, and what else of it counts for the digest."""
     table.allow(
@@ -326,7 +334,7 @@ def _reference(
     if len(kinds) != 1:
         raise InputError(f"{table.place}: give one of kernel, function and files")
     if kinds == ["kernel"]:
-        return _kernel_reference(table, arguments, sizes, folder)
+        return _kernel_reference(table, arguments, sizes, folder, compiled)
     if kinds == ["function"]:
         return _function_reference(table, arguments), ()
     written = {one.name for one in arguments if isinstance(one, Array) and one.role != "input"}
@@ -341,7 +349,11 @@ def _reference(
 
 
 def _kernel_reference(
-    table: _Table, arguments: Sequence[Array | Scalar], sizes: Mapping[str, Value], folder: Path
+    table: _Table,
+    arguments: Sequence[Array | Scalar],
+    sizes: Mapping[str, Value],
+    folder: Path,
+    compiled: _Table,
 ) -> tuple[KernelReference, tuple[bytes, ...]]:
     for one in arguments:
         if isinstance(one, Scalar) and not one.value.names <= set(sizes):
@@ -353,7 +365,13 @@ def _kernel_reference(
         table.expressions("block", sizes),
         table.expression("shared_bytes", sizes) or parse(0, table.place, ()),
     )
-    source = _source(table, "kernel", "name", folder)
+    source = _source(table, "kernel", "name", folder, compiled)
+    # What depends on an axis, such as a limit of registers, is for variants alone.
+    source = replace(
+        source,
+        options=known_options(source.options, sizes),
+        assembler_options=known_options(source.assembler_options, sizes),
+    )
     return KernelReference(source, shape), (source.code,)
 
 

@@ -42,6 +42,9 @@ from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 TIMED, BY_ESTIMATE, AT_RANDOM, BY_BLOCKS = "timed", "estimate", "random", "guerreiro"
 
+# Variants that are built at most before anything is measured: what is wrong with all of them is said once.
+_BUILT_BEFORE = 16
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -158,6 +161,9 @@ def tune(
     manifest = tuning_manifest(gpu, subject.problem, options, _model_name(tuning, gpu))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
+    if isinstance(subject, UserKernel):
+        wanted = chosen or [one.variant for one in space.candidates]
+        subject.prepare(gpu, wanted[:: max(1, len(wanted) // _BUILT_BEFORE)][:_BUILT_BEFORE])
     with settings_of(gpu, tuning.axes, say, allowed=tuning.allow_settings) as set_to:
         space = replace(space, settings=set_to.settings)
         folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)

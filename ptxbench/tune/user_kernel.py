@@ -13,16 +13,16 @@ import numpy as np
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import EndlessSourceError, InputError, LaunchError, RefusedModuleError
-from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Bytes, Gpu, Launch, Parameter
 from ptxbench.model.control_flow import find_loops
 from ptxbench.model.executed import executions
 from ptxbench.model.throughput import modelled_time_s
+from ptxbench.sass.constants import constant_memory
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.program import SassKernel
 from ptxbench.sass.resources import Resources, kernel_resources
 from ptxbench.tune.arrays import (
-    KINDS,
     Floats,
     Right,
     Tolerance,
@@ -35,12 +35,14 @@ from ptxbench.tune.arrays import (
 )
 from ptxbench.tune.blocks.occupancy import BlockNeeds, blocks_per_sm
 from ptxbench.tune.check import Correct
+from ptxbench.tune.compiler_options import find_entry
 from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.element import ELEMENTS
 from ptxbench.tune.estimate import OpcodeCount, Work, modelled_clock_mhz
 from ptxbench.tune.expression import Expression, Value
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.source import VariantSource, find_entry, variant_source
+from ptxbench.tune.source import VariantSource, variant_source
 from ptxbench.tune.space import Space
 from ptxbench.tune.spec import (
     Array,
@@ -52,7 +54,7 @@ from ptxbench.tune.spec import (
     StoredReference,
 )
 from ptxbench.tune.trial import Trial
-from ptxbench.tune.tunable_kernel import Prediction
+from ptxbench.tune.tunable_kernel import Point, Prediction
 
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_BLOCK = (1024, 1024, 64)
@@ -160,6 +162,7 @@ class UserKernel:
         """Compile or assemble one variant, and count what it executes where its code tells.
 
         Raises:
+            ArgumentMismatchError: The arguments are not the kernel's parameters.
             EndlessSourceError: Its template or its macros do not come to an end.
             ToolError: nvcc, ptxas or nvdisasm is missing.
         """
@@ -171,7 +174,7 @@ class UserKernel:
             source = variant_source(self.spec.source, values, target)
             self._source_keys[variant.name] = source.key
             built = self._assembled(source, self.spec.source.entry, variant, values, sizes)
-        except EndlessSourceError:
+        except (EndlessSourceError, ArgumentMismatchError):
             raise
         except (RefusedModuleError, InputError) as error:
             return Refused(variant, str(error))
@@ -233,6 +236,37 @@ class UserKernel:
             )
         return Prediction(work, time_s, flops)
 
+    def prepare(self, gpu: Gpu, variants: Sequence[Point]) -> None:
+        """Build some variants, and build and run the reference, before any trial.
+
+        Args:
+            gpu: Where they run.
+            variants: Some of them. What is wrong with all of these is said once.
+
+        Raises:
+            EndlessSourceError: A template or macros do not come to an end.
+            GpuError: The GPU stopped answering.
+            InputError: The reference does not compile or run, the arguments are not the kernel's parameters,
+                or none of the variants can be built, for one reason.
+            ToolError: nvcc, ptxas or nvdisasm is missing.
+        """
+        reasons = []
+        for variant in variants:
+            assert isinstance(variant, Configuration)  # noqa: S101 - so are those of a specification
+            built = self.build(variant, gpu.info.target)
+            reasons.append("" if isinstance(built, BuiltKernel) else built.reason)
+            if not reasons[-1] or reasons[-1] != reasons[0]:
+                break
+        else:
+            raise InputError(
+                f"none of {len(reasons)} variants of {self.spec.name} that were tried first can be built:"
+                f" {reasons[0]}"
+            )
+        if gpu.info.kind is GpuKind.REAL:
+            self._reference(gpu)
+        elif isinstance(self.spec.reference, KernelReference):
+            self._built_reference(self.spec.reference, gpu.info.target)
+
     def check(self, gpu: Gpu, kernel: BuiltKernel) -> tuple[Correct, str]:
         """Run the whole problem once and compare each array that it writes with the reference.
 
@@ -258,7 +292,7 @@ class UserKernel:
             if isinstance(one, Array):
                 parameters.append(Parameter(names.index(one.name), one.role != "input"))
             else:
-                parameters.append(Parameter(kind=one.dtype, value=one.value.number(kernel.values)))
+                parameters.append(_number(one, kernel.values))
         grid, block = kernel.sizes.grid, kernel.sizes.block
         return Launch(
             trial_id=kernel.variant.name,
@@ -335,18 +369,23 @@ class UserKernel:
         return self._computed(gpu, reference)
 
     def _computed(self, gpu: Gpu, reference: KernelReference) -> dict[str, Floats]:
-        values = self.spec.sizes
-        named = Configuration(())
+        built = self._built_reference(reference, gpu.info.target)
         try:
-            source = variant_source(reference.source, values, gpu.info.target)
-            sizes = _sizes(reference.shape, values)
-            built = self._assembled(source, reference.source.entry, named, values, sizes)
             output = gpu.compute(self.launch(built))
-        except (RefusedModuleError, LaunchError) as error:
+        except LaunchError as error:
             raise InputError(f"the reference {reference.source.path.name} does not run: {error}") from error
         if output is None:
             raise InputError("this GPU computes nothing")
         return pieces(self._written, np.array(output))
+
+    def _built_reference(self, reference: KernelReference, target: str) -> BuiltKernel:
+        values = self.spec.sizes
+        try:
+            source = variant_source(reference.source, values, target)
+            sizes = _sizes(reference.shape, values)
+            return self._assembled(source, reference.source.entry, Configuration(()), values, sizes)
+        except RefusedModuleError as error:
+            raise InputError(f"the reference {reference.source.path.name} does not run: {error}") from error
 
     def _assembled(
         self,
@@ -359,6 +398,7 @@ class UserKernel:
         cubin = source.build()
         listed = parse_listing(disassemble(cubin.image))
         entry = find_entry(name, tuple(listed))
+        _require_parameters(self.spec.arguments, cubin.image, entry)
         resources = kernel_resources(cubin.image)[entry]
         try:
             counts = executions(
@@ -418,6 +458,38 @@ def _sizes(shape: Shape, values: Mapping[str, Value]) -> Sizes:
     return Sizes(grid, block, shape.shared_bytes.whole(values))  # type: ignore[arg-type]
 
 
+class ArgumentMismatchError(InputError):
+    """A specification's arguments are not the parameters of its kernel: so it is for every variant."""
+
+
+def _require_parameters(arguments: Sequence[Array | Scalar], image: bytes, entry: str) -> None:
+    """Refuse arguments that are not the parameters which the machine code has.
+
+    Raises:
+        ArgumentMismatchError: There are more or fewer, or one has another size.
+    """
+    sizes = [one.size for one in constant_memory(image, entry).parameters]
+    given = [8 if isinstance(one, Array) else ELEMENTS[one.dtype].stored.itemsize for one in arguments]
+    if len(sizes) != len(given):
+        raise ArgumentMismatchError(
+            f"the kernel {entry} has {len(sizes)} parameters, and there are {len(given)} arguments"
+        )
+    for one, size, own in zip(arguments, sizes, given, strict=True):
+        if size != own:
+            what = "an array, whose address has" if isinstance(one, Array) else f"{one.dtype}, which has"
+            raise ArgumentMismatchError(
+                f"argument {one.name} is {what} {own} bytes, and the kernel {entry} takes {size} there"
+            )
+
+
+def _number(one: Scalar, values: Mapping[str, Value]) -> Parameter:
+    """Return a number as a kernel is given it; one that the driver's types lack by its bits."""
+    element, value = ELEMENTS[one.dtype], one.value.number(values)
+    if element.is_whole or one.dtype in ("f32", "f64"):
+        return Parameter(kind=one.dtype, value=value)
+    return Parameter(kind="u16", value=int(element.bits(np.array([value], np.float64)).view(np.uint16)[0]))
+
+
 def _require_scalars(arguments: Sequence[Array | Scalar], values: Mapping[str, Value]) -> None:
     """Refuse numbers that their types do not hold.
 
@@ -425,7 +497,7 @@ def _require_scalars(arguments: Sequence[Array | Scalar], values: Mapping[str, V
         InputError: One does not fit.
     """
     for one in arguments:
-        if isinstance(one, Scalar) and not one.dtype.startswith("f"):
-            number, bounds = one.value.number(values), np.iinfo(np.dtype(KINDS[one.dtype]))
+        if isinstance(one, Scalar) and ELEMENTS[one.dtype].is_whole:
+            number, bounds = one.value.number(values), np.iinfo(ELEMENTS[one.dtype].stored)
             if number != int(number) or not bounds.min <= number <= bounds.max:
                 raise InputError(f"argument {one.name} is {number:g}, which is no {one.dtype}")

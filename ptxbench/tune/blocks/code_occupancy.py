@@ -21,8 +21,8 @@ from ptxbench.tune.blocks.occupancy import (
     Residency,
     residency,
 )
+from ptxbench.tune.compiler_options import find_entry
 from ptxbench.tune.expression import Expression
-from ptxbench.tune.source import find_entry
 
 _ELF = b"\x7fELF"
 # The name that an expression of shared memory may use.
