@@ -11,7 +11,7 @@ import click
 
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllRows, target_of
-from ptxbench.cli.output import print_json, say_found
+from ptxbench.cli.output import print_json, print_table, say_found
 from ptxbench.cli.parameters import FormatName
 from ptxbench.cli.terminal import as_written
 from ptxbench.core.option import Opt
@@ -19,6 +19,7 @@ from ptxbench.core.shared_options import Category, Json, OptionalPatterns, table
 
 if TYPE_CHECKING:
     from ptxbench.catalogue.model import Instruction
+    from ptxbench.catalogue.operations import Operation
     from ptxbench.catalogue.search import Selection
 
 
@@ -51,10 +52,14 @@ class _Options:
 def command(options: _Options) -> None:
     """Print what an instruction costs: energy with its 95% interval, SASS, and where it was measured.
 
+    'gemm 4096x4096x4096 bf16' names an operation of a library: it is looked up in tables of operations, and
+    between their rows worked out with an interval (docs/howto/operations.md).
+
     Without --table it looks into every table that comes with ptxbench. For all but whole names the text
     leaves out rows that no board has reached (--all-rows prints them); csv and json have every row. The other
     formats are those of `ptxbench report`. --list names what can be measured (default: all).
     """
+    from ptxbench.catalogue.operations import parse_operation
     from ptxbench.catalogue.search import find, search
     from ptxbench.catalogue.select import matching_instructions, narrowed
     from ptxbench.core.target import find_target
@@ -62,6 +67,10 @@ def command(options: _Options) -> None:
     if options.as_json and options.form not in (None, "json"):
         raise click.UsageError(f"--json and --format {options.form} exclude each other.")
     form = "json" if options.as_json else options.form or "text"
+    operations = tuple(map(parse_operation, options.patterns))
+    if any(operations):
+        _print_operations([one for one in operations if one is not None], options, form)
+        return
     patterns = tuple(dict.fromkeys(options.patterns))
     conditions = (options.category, options.ptx_type, options.opcode)
     target = find_target(options.target) if options.target else None
@@ -80,6 +89,32 @@ def command(options: _Options) -> None:
     else:
         selection = found
     _print_costs(found, selection, options, form)
+
+
+def _print_operations(operations: Sequence[Operation], options: _Options, form: str) -> None:
+    from ptxbench.core.errors import InputError
+    from ptxbench.model.operation_cost import operation_costs
+    from ptxbench.report.operation_costs import COLUMNS, NUMBERS, cells, document
+    from ptxbench.storage.operations_file import OPERATIONS_FILE, read_operations
+    from ptxbench.storage.shipped import TABLES
+
+    if form not in ("text", "json"):
+        raise click.UsageError(f"operations are printed as text or --json, not --format {form}.")
+    if len(operations) < len(options.patterns):
+        raise click.UsageError("name operations or instructions, not both at once.")
+    shipped = sorted(place.parent for place in TABLES.glob(f"*/{OPERATIONS_FILE}"))
+    tables = options.tables or tuple(shipped)
+    if not tables:
+        raise InputError(
+            "no table of operations comes with this version: measure one by runners/measure_operations.py,"
+            " and give its folder as `tables`"
+        )
+    rows = [row for table in tables for row in read_operations(table)]
+    found = [one for operation in operations for one in operation_costs(rows, operation)]
+    if form == "json":
+        print_json(document(found))
+    else:
+        print_table(COLUMNS, [cells(one) for one in found], NUMBERS)
 
 
 def _print_list(rows: Sequence[Instruction], form: str) -> None:

@@ -1,0 +1,162 @@
+"""What an operation costs by a table of operations: its row, or what its neighbours tell.
+
+Between rows of one kind and type the logarithm of the energy is taken to be linear in the logarithms of its
+flops and bytes, near the operation: weighted least squares on the nearest rows, by the distance of the shapes
+in powers of two. The interval is that of a prediction (t distribution), with the scatter of the rows about
+the fit, each left out in turn, and never narrower than a row's own. Beyond the rows there is no number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.catalogue.operations import Operation
+from ptxbench.sensors.trace import Float64s
+from ptxbench.storage.operations_file import OperationRow
+
+_NEIGHBOURS = 12
+_LEAST_ROWS = 5
+# Distance, in powers of two, within which a neighbour counts about fully.
+_NEAR = 1.0
+# So far beyond the rows, in powers of two, the next row is still near.
+_BEYOND = 1e-6
+# Shapes of one dimension have bytes that go with their flops.
+_SINGULAR = 1e-9
+
+
+@dataclass(frozen=True)
+class OperationCost:
+    """What an operation costs on one kind of GPU.
+
+    Attributes:
+        operation: The operation.
+        device: Name of the GPU.
+        energy_j: Energy of a call, J; NaN where it is not known.
+        low_j: Low end of its 95% interval.
+        high_j: High end.
+        time_s: Time of a call, s.
+        clock_mhz: Mean SM clock; NaN where it is worked out from others.
+        how: "measured", or which rows it is worked out from, or why there is no number.
+        capped: Whether the power limit held the clock down, in one of these rows.
+    """
+
+    operation: Operation
+    device: str
+    energy_j: float
+    low_j: float
+    high_j: float
+    time_s: float
+    clock_mhz: float
+    how: str
+    capped: bool = False
+
+    @property
+    def power_w(self) -> float:
+        """Mean power, W."""
+        return self.energy_j / self.time_s if self.time_s > 0 else math.nan
+
+
+def operation_costs(rows: Sequence[OperationRow], operation: Operation) -> tuple[OperationCost, ...]:
+    """Return what an operation costs on each kind of GPU that a table has.
+
+    Args:
+        rows: A table of operations, of one or several kinds of GPU.
+        operation: The operation.
+    """
+    devices = dict.fromkeys(row.device for row in rows)
+    return tuple(_cost([row for row in rows if row.device == name], operation, name) for name in devices)
+
+
+def _cost(rows: Sequence[OperationRow], operation: Operation, device: str) -> OperationCost:
+    alike = [row for row in rows if (row.op_name, row.gemm_dtype) == (operation.op, operation.dtype)]
+    exact = [row for row in alike if row.operation == operation]
+    if exact:
+        return _measured(exact, operation, device)
+    usable = [row for row in alike if row.valid and row.energy_j > 0 and row.latency_ms > 0]
+    shapes = np.log2([row.operation.shape for row in usable]).reshape(len(usable), len(operation.shape))
+    at = np.log2(operation.shape)
+    if len(usable) < _LEAST_ROWS:
+        return _unknown(operation, device, f"{len(usable)} rows of {operation.op} {operation.dtype}")
+    if (at < shapes.min(axis=0) - _BEYOND).any() or (at > shapes.max(axis=0) + _BEYOND).any():
+        return _unknown(operation, device, "its shape lies beyond those that were measured")
+    return _interpolated(usable, np.linalg.norm(shapes - at, axis=1), operation, device)
+
+
+def _measured(rows: Sequence[OperationRow], operation: Operation, device: str) -> OperationCost:
+    """Return the row with the narrowest interval; without a valid one there is no number."""
+    valid = [row for row in rows if row.valid]
+    if not valid:
+        return _unknown(operation, device, rows[0].reason or "its row is not valid")
+    row = min(valid, key=lambda one: (one.ci_high_j - one.ci_low_j) / one.energy_j)
+    return OperationCost(
+        operation,
+        device,
+        row.energy_j,
+        row.ci_low_j,
+        row.ci_high_j,
+        row.latency_ms / 1e3,
+        row.clock_mhz,
+        "measured",
+        row.capped,
+    )
+
+
+def _interpolated(
+    rows: Sequence[OperationRow], distance: Float64s, operation: Operation, device: str
+) -> OperationCost:
+    from scipy.stats import t
+
+    nearest = np.argsort(distance, kind="stable")[:_NEIGHBOURS]
+    chosen = [rows[i] for i in nearest]
+    weight = 1 / (1 + (distance[nearest] / _NEAR) ** 2)
+    design = np.array([_terms(row.operation) for row in chosen])
+    energy = np.log([row.energy_j for row in chosen])
+    at = np.array(_terms(operation))
+    value, spread = _predict(design, energy, weight, at)
+    left_out = [
+        energy[i] - _predict(design[keep], energy[keep], weight[keep], design[i])[0]
+        for i in range(len(chosen))
+        for keep in [np.arange(len(chosen)) != i]
+    ]
+    # Of rows that are left out each lies about as far from the rest as the operation from all.
+    scatter = math.sqrt(float(np.average(np.square(left_out), weights=weight)))
+    own = max(math.log(row.ci_high_j / row.energy_j) for row in chosen)
+    half = max(float(t.ppf(0.975, len(chosen) - 1)) * max(scatter, spread), own)
+    time = math.exp(_predict(design, np.log([row.latency_ms for row in chosen]), weight, at)[0]) / 1e3
+    energy_j = math.exp(value)
+    near = ", ".join(row.shape for row in chosen[:2])
+    return OperationCost(
+        operation,
+        device,
+        energy_j,
+        energy_j * math.exp(-half),
+        energy_j * math.exp(half),
+        time,
+        math.nan,
+        f"between {len(chosen)} measured rows, nearest {near}",
+        any(row.capped for row in chosen),
+    )
+
+
+def _predict(design: Float64s, value: Float64s, weight: Float64s, at: Float64s) -> tuple[float, float]:
+    """Return a weighted least-squares prediction, and the standard error that the rows' scatter gives it."""
+    root = np.sqrt(weight)[:, None]
+    inverse = np.linalg.pinv(design * root, rcond=_SINGULAR)
+    found = inverse @ (value * root[:, 0])
+    rest = (value - design @ found) * root[:, 0]
+    freedom = max(len(value) - design.shape[1], 1)
+    sd = math.sqrt(float(rest @ rest) / freedom)
+    return float(at @ found), sd * math.sqrt(1 + float(np.square(at @ inverse).sum()))
+
+
+def _terms(operation: Operation) -> list[float]:
+    return [1.0, math.log(max(operation.flops, 1.0)), math.log(operation.bytes_moved)]
+
+
+def _unknown(operation: Operation, device: str, why: str) -> OperationCost:
+    nan = math.nan
+    return OperationCost(operation, device, nan, nan, nan, nan, nan, f"no number: {why}")

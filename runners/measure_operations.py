@@ -1,0 +1,250 @@
+"""Measure a table of operations on this GPU: products, attention, normalisation and so on, by PyTorch.
+
+    python runners/measure_operations.py --gpu 0 --out runs/operations
+    python runners/measure_operations.py --gpu 0 --out runs/operations --most-s 560      # and go on later
+    python runners/measure_operations.py --list
+
+Needs PyTorch. Each operation of `ptxbench.catalogue.operations.used_shapes` is called back to back for 1.5 s
+by `ptxbench.bench`, on random numbers; one at the power limit once more, for 4 s, so that it settles. What
+was measured is on the disk before the next begins: the same command goes on. OUT has operations.parquet (a
+table for `ptxbench cost 'gemm 4096x4096x4096 bf16' --table OUT`), its rows as they came (operations.jsonl)
+and manifest.json. What the library cannot do is a row without a number, with the reason. Exit codes: 0 done,
+1 time was over first, 2 bad input, 3 no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ptxbench
+from ptxbench.catalogue.operations import Operation, parse_operation, used_shapes
+from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.experiment.calls.rounds import RoundSettings
+from ptxbench.storage.folder_kind import Kind
+from ptxbench.storage.journal import Lines
+from ptxbench.storage.manifest import new_manifest, write_manifest
+from ptxbench.storage.operations_file import OPERATIONS_FILE, OperationRow, write_operations
+
+JOURNAL = "operations.jsonl"
+_BUDGET_S, _AT_LIMIT_S = 1.5, 4.0
+_SEED = 7
+
+Build = Callable[[Operation], Callable[[], object]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the manifest says of a table of operations: library, power source, and the seed of the order."""
+
+    framework: str
+    version: str
+    source: str
+    seed: int
+
+
+def main() -> int:
+    """Do what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gpu", default="0", help="the GPU, as `ptxbench gpus` counts")
+    parser.add_argument("--out", type=Path, default=Path("runs/operations"), help="folder, new or to go on")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="OP", help="kinds, or whole operations"
+    )
+    parser.add_argument("--most-s", type=float, default=math.inf, help="stop after so many seconds")
+    parser.add_argument("--list", action="store_true", help="print the operations and measure nothing")
+    arguments = parser.parse_args()
+    operations = chosen(arguments.only)
+    if arguments.list:
+        print("\n".join(map(str, operations)))
+        return 0
+    import torch
+
+    with ptxbench.open_gpu(arguments.gpu) as gpu:
+        torch.cuda.set_device(gpu._device.ordinal)
+        info = gpu.info
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        part = Part("torch", str(torch.__version__), str(gpu._device.sensors[0].source), _SEED)
+        write_manifest(arguments.out / "manifest.json", new_manifest(Kind.STUDY, part, (info,)))
+
+        def bench(call: Callable[[], object], budget_s: float) -> Any:
+            return ptxbench.bench(call, budget=budget_s, gpu=gpu)
+
+        left = measure(operations, torch_call, bench, info, part, arguments.out, arguments.most_s)
+    print(f"{arguments.out}: {left} operations are left" if left else f"{arguments.out}: all are measured")
+    return 1 if left else 0
+
+
+def chosen(only: Sequence[str]) -> tuple[Operation, ...]:
+    """Return the operations of some kinds, or those that are named whole; all where nothing is named."""
+    if not only:
+        return used_shapes()
+    named = [parse_operation(text) for text in only]
+    found = [one for one in named if one is not None]
+    kinds = {text for text, one in zip(only, named, strict=True) if one is None}
+    unknown = kinds - {one.op for one in used_shapes()}
+    if unknown:
+        raise InputError(f"no operation is called {sorted(unknown)[0]!r}; --list names them all")
+    return tuple(dict.fromkeys([*found, *(one for one in used_shapes() if one.op in kinds)]))
+
+
+def measure(
+    operations: Sequence[Operation],
+    build: Build,
+    bench: Callable[[Callable[[], object], float], Any],
+    gpu: GpuInfo,
+    part: Part,
+    out: Path,
+    most_s: float = math.inf,
+    now: Callable[[], float] = time.monotonic,
+) -> int:
+    """Measure what a folder does not have yet, in random order, write its table, return how many are left.
+
+    Args:
+        operations: All of them.
+        build: Returns what launches an operation once.
+        bench: Measures a call for so many seconds.
+        gpu: The board.
+        part: Library and version.
+        out: The folder.
+        most_s: Seconds after which no further one begins.
+        now: The time, s.
+    """
+    begun_s = now()
+    with Lines(out / JOURNAL, OperationRow, lambda row: str(row.operation)).open() as lines:
+        left = [one for one in operations if str(one) not in lines.by_name]
+        random.Random(part.seed).shuffle(left)  # noqa: S311
+        while left and now() - begun_s < most_s:
+            operation = left.pop()
+            row = measured(operation, build, bench, gpu, part)
+            lines.add(row)
+            said = f"{row.energy_j:.4g} J, {row.power_w:.0f} W" if row.valid else row.reason
+            print(f"{operation}: {said}", file=sys.stderr)
+        kept = [row for row in lines.by_name.values() if row.valid or row.reason]
+    write_operations(out / OPERATIONS_FILE, sorted(kept, key=lambda row: str(row.operation)))
+    return len(left)
+
+
+def measured(
+    operation: Operation,
+    build: Build,
+    bench: Callable[[Callable[[], object], float], Any],
+    gpu: GpuInfo,
+    part: Part,
+) -> OperationRow:
+    """Return the row of an operation; one that the library refuses has no number, but the reason."""
+    try:
+        call = build(operation)
+        found = bench(call, _BUDGET_S)
+        if found.at_limit and found.status != "ok":
+            found = bench(call, _AT_LIMIT_S)
+    except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
+        text = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        return _row(operation, gpu, part, reason=f"{type(error).__name__}: {text}")
+    counted = found.counted
+    low_j, high_j = found.interval_j
+    is_valid = found.status == "ok" and math.isfinite(found.energy_j)
+    return _row(
+        operation,
+        gpu,
+        part,
+        latency_ms=1e3 * found.time_s,
+        power_w=found.power_w,
+        energy_j=found.energy_j,
+        ci_low_j=low_j,
+        ci_high_j=high_j,
+        clock_mhz=found.clock_mhz,
+        capped=found.at_limit,
+        # At the power limit a window is as long as it takes to settle.
+        window_s=math.nan if found.at_limit else RoundSettings().window_s,
+        windows=len(counted),
+        valid=is_valid,
+        reason="" if is_valid else found.reason or str(found.status),
+    )
+
+
+def _row(operation: Operation, gpu: GpuInfo, part: Part, **found: Any) -> OperationRow:
+    unknown = dict.fromkeys(
+        ("latency_ms", "power_w", "energy_j", "ci_low_j", "ci_high_j", "clock_mhz", "window_s"), math.nan
+    )
+    values = {**unknown, "capped": False, "windows": 0, "valid": False, "reason": "", **found}
+    return OperationRow(
+        framework=part.framework,
+        version=part.version,
+        device=gpu.name,
+        board=gpu.uuid_hash,
+        driver=gpu.driver,
+        op_name=operation.op,
+        gemm_dtype=operation.dtype,
+        shape=operation.shape_text,
+        power_limit_w=gpu.power_limit_w,
+        sensor=part.source,
+        **values,
+    )
+
+
+def torch_call(operation: Operation) -> Callable[[], object]:
+    """Return what launches an operation by PyTorch, on random numbers of its own."""
+    import torch
+
+    torch.cuda.empty_cache()
+    types = {"bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+    dtype = types.get(operation.dtype, torch.float32)
+
+    def some(*shape: int, dtype: Any = dtype) -> Any:
+        return torch.randn(*shape, device="cuda", dtype=torch.float32).to(dtype)
+
+    if operation.op == "gemm":
+        return _torch_gemm(torch, operation, some)
+    if operation.op.startswith("attention"):
+        batch, heads, kv, length, head = operation.shape
+        is_prefill = operation.op == "attention_prefill"
+        q = some(batch, heads, length if is_prefill else 1, head)
+        k, v = some(batch, kv, length, head), some(batch, kv, length, head)
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return lambda: attend(q, k, v, is_causal=is_prefill, enable_gqa=heads != kv)
+    functional = torch.nn.functional
+    x = some(*operation.shape)
+    y, out = some(*operation.shape), torch.empty_like(x)
+    columns = operation.shape[-1:]
+    calls: dict[str, Callable[[], object]] = {
+        "softmax": lambda: torch.softmax(x, dim=-1),
+        "rmsnorm": lambda: functional.rms_norm(x, columns),
+        "layernorm": lambda: functional.layer_norm(x, columns),
+        "add": lambda: torch.add(x, y, out=out),
+        "mul": lambda: torch.mul(x, y, out=out),
+        "gelu": lambda: functional.gelu(x),
+        "silu_mul": torch.compile(lambda: functional.silu(x) * y),
+        "sum": lambda: torch.sum(x, dim=-1),
+        "copy": lambda: out.copy_(x),
+    }
+    return calls[operation.op]
+
+
+def _torch_gemm(torch: Any, operation: Operation, some: Callable[..., Any]) -> Callable[[], object]:
+    m, n, k = operation.shape
+    torch.backends.cuda.matmul.allow_tf32 = operation.dtype == "tf32"
+    if operation.dtype == "fp8":
+        eighth = torch.float8_e4m3fn
+        a, b = some(m, k, dtype=eighth), some(n, k, dtype=eighth).t()
+        one = torch.ones((), device="cuda")
+        return lambda: torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+    a, b = some(m, k), some(k, n)
+    out = torch.empty(m, n, device="cuda", dtype=a.dtype)
+    return lambda: torch.mm(a, b, out=out)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

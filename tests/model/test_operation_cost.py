@@ -1,0 +1,169 @@
+"""A table of operations: names, the file, and what is worked out between its rows."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from ptxbench.audit.readers import read_contents
+from ptxbench.catalogue.operations import KINDS, Operation, parse_operation, used_shapes
+from ptxbench.core.errors import InputError
+from ptxbench.model.operation_cost import operation_costs
+from ptxbench.storage.operations_file import OperationRow, read_operations, write_operations
+
+
+def energy_j(operation):
+    """A board that takes 0.6 pJ a flop, 60 pJ a byte and 2 mJ a call."""
+    return 0.6e-12 * operation.flops + 60e-12 * operation.bytes_moved + 2e-3
+
+
+def time_s(operation):
+    return max(operation.flops / 600e12, operation.bytes_moved / 3e12) + 5e-6
+
+
+def row(operation, device="NVIDIA H100", noise=0.0, **changes):
+    value = energy_j(operation) * (1 + noise)
+    made = OperationRow(
+        framework="torch", version="2.9", device=device, board="ab", driver="580", op_name=operation.op,
+        gemm_dtype=operation.dtype, shape=operation.shape_text, latency_ms=1e3 * time_s(operation),
+        power_w=value / time_s(operation), power_limit_w=700.0, energy_j=value, ci_low_j=0.99 * value,
+        ci_high_j=1.01 * value, clock_mhz=1800.0, capped=False, window_s=0.4, windows=3, sensor="samples",
+        valid=True, reason="",
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(2)
+    return [row(one, noise=rng.normal(0, 0.01)) for one in used_shapes()]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("gemm 4096x4096x4096 bf16", Operation("gemm", "bf16", (4096, 4096, 4096))),
+        ("GEMM fp16 16x32x64", Operation("gemm", "f16", (16, 32, 64))),
+        ("softmax 128x8192 float32", Operation("softmax", "f32", (128, 8192))),
+        ("fma.rn.f32", None),
+        ("add", None),
+        ("fast 3x3 bf16", None),
+    ],
+)
+def test_an_operation_is_named_by_kind_shape_and_type(text, found):
+    assert parse_operation(text) == found
+    if found is not None:
+        assert parse_operation(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gemm 4096x4096 bf16", "mxnxk"),
+        ("gemm 4096x4096x4096", "is no operation"),
+        ("gemm 0x4x4 bf16", "cannot have"),
+        ("attention_prefill 1x8x8x512x64 f64", "it has bf16, f16"),
+        ("gemm 4x4x4 bf16 bf16", "is no operation"),
+    ],
+)
+def test_what_is_nearly_an_operation_says_the_form(text, words):
+    with pytest.raises(InputError, match=words):
+        parse_operation(text)
+
+
+def test_there_are_300_shapes_of_every_kind():
+    shapes = used_shapes()
+    assert len(shapes) >= 300
+    assert {one.op for one in shapes} == set(KINDS)
+    assert {one.dtype for one in shapes if one.op == "gemm"} == {"bf16", "f16", "tf32", "fp8", "f32", "f64"}
+    assert all(one.bytes_moved > 0 for one in shapes)
+
+
+def test_a_table_comes_back_as_it_was_and_others_can_read_it(tmp_path, rows):
+    unknown = row(Operation("copy", "f32", (8,)), energy_j=math.nan, valid=False, reason="uneven")
+    write_operations(tmp_path / "operations.parquet", [*rows[:3], unknown])
+    back = read_operations(tmp_path)
+    assert back[:3] == tuple(rows[:3])
+    assert math.isnan(back[3].energy_j)
+    assert {"op_name", "m", "n", "k", "latency", "power", "power_limit"} <= set(
+        pq.read_table(tmp_path / "operations.parquet").column_names
+    )
+    assert read_contents(tmp_path / "operations.parquet").form == "aiconfigurator"
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    "changes", [{"shape": "4x4"}, {"op_name": "sort"}, {"shape": "4x-4x4"}, {"gemm_dtype": "b"}]
+)
+def test_a_row_of_no_operation_is_refused(tmp_path, monkeypatch, changes):
+    good = row(Operation("copy" if "op_name" not in changes else "add", "f32", (8,)))
+    monkeypatch.setattr(OperationRow, "operation", Operation("add", "f32", (8,)))
+    write_operations(tmp_path / "t.parquet", [replace(good, **changes)])
+    with pytest.raises(InputError, match="row 1"):
+        read_operations(tmp_path / "t.parquet")
+
+
+def test_a_measured_row_is_itself(rows):
+    operation = rows[7].operation
+    (found,) = operation_costs(rows, operation)
+    assert found.how == "measured"
+    assert found.energy_j == rows[7].energy_j
+    assert (found.low_j, found.high_j) == (rows[7].ci_low_j, rows[7].ci_high_j)
+
+
+def test_between_rows_intervals_hold_the_truth():
+    """Each shape of the models left out in turn, where others lie around it."""
+    shapes = [one for one in used_shapes() if (one.op, one.dtype) == ("gemm", "bf16")]
+    rng = np.random.default_rng(4)
+    made = [row(one, noise=rng.normal(0, 0.01)) for one in shapes]
+    held = known = 0
+    widths = []
+    for number, operation in list(enumerate(shapes))[::3]:
+        (found,) = operation_costs(made[:number] + made[number + 1 :], operation)
+        if math.isnan(found.energy_j):
+            continue
+        known += 1
+        held += found.low_j <= energy_j(operation) <= found.high_j
+        widths.append(found.high_j / found.energy_j - 1)
+    assert known > 20
+    assert held >= 0.9 * known
+    assert np.median(widths) < 0.5
+
+
+def test_shapes_of_one_dimension_are_interpolated_too(rows):
+    (found,) = operation_costs(rows[:9], Operation("add", "f32", (1 << 25,)))
+    assert math.isnan(found.energy_j)
+    assert "rows of add" in found.how
+    (found,) = operation_costs(rows, Operation("add", "f32", (1 << 25,)))
+    assert found.low_j <= energy_j(Operation("add", "f32", (1 << 25,))) <= found.high_j
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gemm 64x64x64 bf16", "beyond"),
+        ("gemm 100000x4096x4096 bf16", "beyond"),
+        ("attention_decode 4x8x8x2048x64 f16", "0 rows"),
+    ],
+)
+def test_beyond_the_rows_there_is_no_number(rows, text, words):
+    (found,) = operation_costs(rows, parse_operation(text))
+    assert math.isnan(found.energy_j)
+    assert words in found.how
+
+
+def test_a_row_that_is_not_valid_gives_no_number(rows):
+    bad = [replace(one, valid=False, reason="not settled") for one in rows]
+    (found,) = operation_costs(bad, bad[0].operation)
+    assert math.isnan(found.energy_j)
+    assert "not settled" in found.how
+
+
+def test_each_gpu_has_its_own_number(rows):
+    operation = rows[0].operation
+    both = [*rows, row(operation, device="NVIDIA H200", noise=0.5)]
+    first, second = operation_costs(both, operation)
+    assert second.device == "NVIDIA H200"
+    assert second.energy_j > 1.4 * first.energy_j

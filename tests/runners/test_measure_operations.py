@@ -1,0 +1,109 @@
+"""The runner of a table of operations, on functions that a simulated GPU draws."""
+
+import math
+
+import pytest
+from fakes.called import drawing
+from fakes.script import load_script
+from fakes.simulated_step import ReplayingGpu
+
+import ptxbench
+from ptxbench.catalogue.operations import Operation, used_shapes
+from ptxbench.cli.main import run
+from ptxbench.core.errors import InputError
+from ptxbench.storage.operations_file import read_operations
+
+OPERATIONS = (
+    Operation("gemm", "bf16", (64, 64, 64)),
+    Operation("softmax", "f32", (16, 1024)),
+    Operation("copy", "f32", (1024,)),
+)
+
+
+@pytest.fixture(scope="module")
+def runner():
+    return load_script("runners/measure_operations.py")
+
+
+@pytest.fixture(scope="module")
+def measured(runner, tmp_path_factory):
+    """Two of three operations measured, then the third; one that the library does not have."""
+    out = tmp_path_factory.mktemp("operations")
+    gpu = ReplayingGpu(2)
+    asked = []
+
+    def build(operation):
+        asked.append(operation)
+        if operation.op == "copy":
+            raise RuntimeError("no kernel image is available\nfor this GPU")
+        return drawing(gpu, 200.0 if operation.op == "gemm" else 100.0)
+
+    def bench(call, budget_s):
+        return ptxbench.bench(call, budget=max(budget_s, 4.0), gpu=gpu)
+
+    part = runner.Part("torch", "2.9", "samples", 7)
+    times = iter(range(100))
+    left = runner.measure(OPERATIONS, build, bench, gpu.info, part, out, 2.5, lambda: next(times))
+    assert left == 1
+    assert len(read_operations(out)) == 2
+    assert runner.measure(OPERATIONS, build, bench, gpu.info, part, out) == 0
+    # None is measured twice.
+    assert sorted(map(str, asked)) == sorted(map(str, OPERATIONS))
+    return out
+
+
+def test_each_operation_has_a_row_and_one_that_cannot_be_says_why(measured):
+    rows = {str(row.operation): row for row in read_operations(measured)}
+    assert set(rows) == set(map(str, OPERATIONS))
+    gemm = rows["gemm 64x64x64 bf16"]
+    assert gemm.valid
+    # 5 ms of 200 W beside the static power of 125.6 W.
+    assert gemm.energy_j == pytest.approx(5e-3 * 325.6, rel=0.01)
+    assert gemm.ci_low_j < gemm.energy_j < gemm.ci_high_j
+    assert gemm.latency_ms == pytest.approx(5.0, rel=0.01)
+    refused = rows["copy 1024 f32"]
+    assert not refused.valid
+    assert math.isnan(refused.energy_j)
+    assert refused.reason == "RuntimeError: no kernel image is available"
+
+
+def test_cost_looks_it_up(measured, capsys):
+    assert run(["cost", "gemm 64x64x64 bf16", "copy 1024 f32", "--table", str(measured)]) == 0
+    said = capsys.readouterr().out
+    assert "1.628" in said or "1.62" in said or "1.63" in said
+    assert "no kernel image" in said
+    assert run(["cost", "gemm 64x64x64 bf16", "fma.rn.f32", "--table", str(measured)]) == 2
+    assert run(["cost", "gemm 64x64 bf16", "--table", str(measured)]) == 2
+    assert "mxnxk" in capsys.readouterr().err
+
+
+def test_without_a_table_it_says_how_to_get_one(capsys):
+    assert run(["cost", "gemm 64x64x64 bf16"]) == 2
+    assert "runners/measure_operations.py" in capsys.readouterr().err
+
+
+def test_operations_are_chosen_by_kind_or_whole(runner):
+    assert runner.chosen([]) == used_shapes()
+    assert {one.op for one in runner.chosen(["softmax", "copy"])} == {"softmax", "copy"}
+    assert runner.chosen(["gemm 1x2x3 f32"]) == (Operation("gemm", "f32", (1, 2, 3)),)
+    with pytest.raises(InputError, match="no operation is called 'sort'"):
+        runner.chosen(["sort"])
+
+
+@pytest.mark.gpu
+def test_operations_of_pytorch_have_energies(runner, tmp_path):
+    torch = pytest.importorskip("torch")
+    with ptxbench.open_gpu(0) as gpu:
+        part = runner.Part("torch", str(torch.__version__), "samples", 7)
+        operations = runner.chosen(
+            ["gemm 4096x4096x4096 bf16", "attention_prefill 1x32x8x2048x128 bf16", "softmax 1024x8192 bf16"]
+        )
+
+        def bench(call, budget_s):
+            return ptxbench.bench(call, budget=max(budget_s, 4.0), gpu=gpu)
+
+        assert runner.measure(operations, runner.torch_call, bench, gpu.info, part, tmp_path) == 0
+    rows = read_operations(tmp_path)
+    assert all(row.valid for row in rows), [row.reason for row in rows]
+    gemm = next(row for row in rows if row.op_name == "gemm")
+    assert 2 * 4096**3 / (gemm.latency_ms * 1e-3) > 100e12
