@@ -31,8 +31,9 @@ from fmm_cases import fmm_cases
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.experiment.roofline.point import open_folder
-from ptxbench.experiment.roofline.result import elements_of, regression_point, work_out
+from ptxbench.experiment.roofline.result import elements_of, fitted_machine, work_out
 from ptxbench.model.opcode_energies import RANDOM
+from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.fit import RoughTerm, fit_roofline
 from ptxbench.model.roofline.kernels import (
     DRAM,
@@ -61,19 +62,21 @@ class Energies:
 
     Attributes:
         joules: J of a flop by kind, and of a byte of each memory level.
-        constant_w: Constant power of the first.
+        machine: The first, with its constant power and that of its memory at work.
         slope_w_per_k: How it grows with the temperature.
-        at_c: The temperature of `constant_w`.
+        at_c: The temperature of the constant power.
     """
 
     joules: Mapping[str, float]
-    constant_w: float
+    machine: RooflineMachine
     slope_w_per_k: float
     at_c: float
 
-    def constant_at(self, temperature_c: float) -> float:
-        """Return constant power at a temperature, W."""
-        return self.constant_w + self.slope_w_per_k * (temperature_c - self.at_c)
+    def static_at(self, temperature_c: float, work: RooflineWork, time_s: float) -> float:
+        """Return the power that is paid by time at a temperature, W: constant, and of the memory at work."""
+        share = min(1.0, work.bytes_moved.get(DRAM, 0.0) / time_s * self.machine.byte_s)
+        at_work_w = self.machine.memory_w * self.machine.memory_form.share(share)
+        return self.machine.constant_w + at_work_w + self.slope_w_per_k * (temperature_c - self.at_c)
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -91,14 +94,15 @@ def read_energies(runs: Sequence[Path]) -> Energies:
     results = [work_out(open_folder(path)) for path in runs]
     for result in results:
         for one in result.energies:
-            if one.name != "constant":
+            if one.unit != "W":
                 joules.setdefault(one.name, 1e-12 * one.value.value)
     for kind, alike in _ALIKE.items():
         if alike in joules:
             joules.setdefault(kind, joules[alike])
     first = results[0]
-    constant_w = next(one.value.value for one in first.energies if one.name == "constant")
-    return Energies(joules, constant_w, first.slope_w_per_k, first.temperature_c)
+    found = next((one for one in first.machines if one.level == DRAM), first.machines[0])
+    machine, _ = fitted_machine(first, found.kind, found.level)
+    return Energies(joules, machine, first.slope_w_per_k, first.temperature_c)
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,8 @@ def rooflines(cases: Sequence[SuiteCase], energies: Energies) -> list[Row]:
 
 
 def _roofline_j(work: RooflineWork, one: SuiteCase, energies: Energies, levels: tuple[str, ...]) -> float:
-    return roofline_energy_j(work, energies.joules, energies.constant_w, one.time_s, levels)
+    static_w = energies.static_at(energies.at_c, work, one.time_s)
+    return roofline_energy_j(work, energies.joules, static_w, one.time_s, levels)
 
 
 def judged_errors(path: Path, cases: Sequence[SuiteCase]) -> Floats:
@@ -209,7 +214,7 @@ def compare_fmm(folder: Path, energies: Energies) -> list[dict[str, object]]:
             continue
         variant, counted = variants[one.case.name], roofline_work(works[one.case.number])
         paper = RooflineWork({"f32": variant.flops}, counted.bytes_moved)
-        constant_w = energies.constant_at(one.temperature_c)
+        static_w = energies.static_at(one.temperature_c, counted, one.time_s)
         estimates = {
             "paper": (paper, (DRAM,)),
             "paper_caches": (paper, energies.levels),
@@ -218,7 +223,7 @@ def compare_fmm(folder: Path, energies: Energies) -> list[dict[str, object]]:
         }
         error_pct = {
             f"{name}_error_pct": 100
-            * (roofline_energy_j(work, energies.joules, constant_w, one.time_s, levels) / one.energy_j - 1)
+            * (roofline_energy_j(work, energies.joules, static_w, one.time_s, levels) / one.energy_j - 1)
             for name, (work, levels) in estimates.items()
         }
         flops_j = variant.flops * energies.joules["f32"]
@@ -260,16 +265,13 @@ def print_elements(path: Path) -> None:
     """Print the fit of a run in which a flop has an energy of its own for each number of elements."""
     result = work_out(open_folder(path))
     points = [
-        replace(
-            regression_point(point, result.temperature_c),
-            kind=f"{point.kernel.kind} on {elements_of(point.kernel)}",
-        )
-        for point in result.points
+        replace(taken, kind=f"{point.kernel.kind} on {elements_of(point.kernel)}")
+        for point, taken in zip(result.points, result.regression, strict=True)
     ]
     slope = RoughTerm("slope", result.slope_w_per_k, result.slope_error_w_per_k)
-    fit = fit_roofline(points, [slope])
+    fit = fit_roofline(points, [slope], result.fit.third)
     for name in sorted(fit.names):
-        scale = 1.0 if name == "constant" else 1e12
+        scale = 1.0 if name in ("constant", fit.third) else 1e12
         found = fit.coefficient(name).scaled(scale)
         print(f"{name}: {found.value:.4g} ± {found.uncertainty:.2g} {'W' if scale == 1 else 'pJ'}")
     print(f"residuals {100 * fit.residual:.2g}%; sleeping {result.sleeping_w:.4g} W")

@@ -59,7 +59,7 @@ class _RunOptions:
     Attributes:
         kinds: Kind of flop (may be repeated; default: f32 and f64).
         levels: Memory level (may be repeated; default: dram).
-        sms: SMs to run on (may be repeated; default: all, and an eighth of them).
+        sms: SMs to run on (may be repeated; default: all to a sixteenth, each kernel on two by turns).
         intensities: Intensity in flop/byte (may be repeated; default: 1/8 to 512 in steps of sqrt 2).
         budget_minutes: Measure for so many minutes at most; --resume measures the rest.
     """

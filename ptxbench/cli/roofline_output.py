@@ -24,6 +24,7 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
     """Print fitted energies, beside them what a table has if one is named, then balance points, the rest."""
     click.echo(f"{result.gpu.title}, driver {result.gpu.driver}, operands {result.pattern}")
     _print_energies(result, beside)
+    _print_tried(result)
     balances = ("B_tau flop/byte", "B_eps flop/byte", "half at flop/byte")
     headings = ("flop", "level", "Tflop/s", "TB/s", *balances, "best Gflop/J", "race to halt")
     rows_of = []
@@ -33,9 +34,9 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
             (
                 machine.kind,
                 machine.level,
-                f"{machine.flops_per_s / 1e12:.4g}",
-                f"{machine.bytes_per_s / 1e12:.4g}",
-                f"{found['time_balance_flop_per_byte'].value:.4g}",
+                _peak(machine.flops_per_s, machine.flops_ci95),
+                _peak(machine.bytes_per_s, machine.bytes_ci95),
+                _text(found["time_balance_flop_per_byte"]),
                 _text(found["energy_balance_flop_per_byte"]),
                 _text(found["half_efficiency_flop_per_byte"]),
                 _text(found["best_gflops_per_w"]),
@@ -44,7 +45,8 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
         )
     print_table(headings, rows_of, headings[2:8])
     click.echo(
-        "Tflop/s, TB/s: the highest that the run's kernels reached; B_tau, B_eps: intensities where time and "
+        "Tflop/s, TB/s: the highest that the run's kernels reached, ± how those near it scatter (95%); "
+        "B_tau, B_eps: intensities where time and "
         "energy balance; half at: half of the best efficiency (best Gflop/J)"
     )
     for one in result.saved:
@@ -92,6 +94,45 @@ def _print_energies(result: RooflineResult, beside: dict[str, UnitEnergy] | None
         click.echo(f"fitted: {FITTED_INCLUDES}")
         for name, figure in beside.items():
             click.echo(f"table, {name}: {figure.note}")
+
+
+def _print_tried(result: RooflineResult) -> None:
+    """Print what third powers were tried and which is in the fit, and what a byte of DRAM costs with it."""
+    if len(result.tried) > 1:
+        headings = ("power beside Eq. 4", "unseen, %", "residual, %", "AIC", "mean residual by SMs, %")
+        rows = [
+            (
+                f"{one.name or 'none'}{'*' if one.chosen else ''}",
+                f"{one.unseen_pct:.2f}",
+                f"{one.rms_pct:.2f}",
+                f"{one.aic:.0f}",
+                ", ".join(f"{sms}: {mean:+.2f}" for sms, mean in one.by_sms),
+            )
+            for one in result.tried
+        ]
+        print_table(headings, rows, headings[1:4])
+        click.echo(
+            "* in the fit: least AIC of those that lower AIC and the error on kernels left out (unseen, rms)"
+        )
+    for machine in result.machines:
+        average = next(one for one in machine.quantities if one.name == "average_byte_pj")
+        marginal = next(one for one in result.energies if one.name == machine.level).value
+        if average.value > marginal.value:
+            click.echo(
+                f"{machine.kind}, {machine.level}: one more byte costs {marginal.value:.4g} pJ; a byte at "
+                f"the highest bandwidth {_text(average)} pJ with the power of DRAM at work"
+            )
+    counts = len({point.kernel.sms for point in result.points if not point.slowed})
+    if len(result.fit.errors) == 1:
+        click.echo(
+            f"kernels of the full clock ran on {counts} number{'s' * (counts > 1)} of SMs: what those on as "
+            "many share is not in the intervals"
+        )
+
+
+def _peak(value: float, ci95: float) -> str:
+    """Return a peak in units of 1e12 with its interval."""
+    return f"{value / 1e12:.4g}" + ("" if math.isnan(ci95) else f" ± {ci95 / 1e12:.2g}")
 
 
 def _print_peaks(machine: FittedMachine) -> None:

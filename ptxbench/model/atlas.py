@@ -58,11 +58,15 @@ _LOADS = {
     "shared": "ld.shared.v4.b32:shared",
 }
 FITTED_INCLUDES = (
-    "a marginal flop or byte of the run's own kernels, which load and compute at once; the loop is in neither"
+    "a marginal flop or byte of the run's own kernels, which load and compute at once; neither the loop nor "
+    "the power of DRAM at work is in it"
 )
 FLOP_INCLUDES = "an instruction of its own, in a loop of nothing else"
 JOINT_INCLUDES = "an opcode by all loops of the run together; direct: its instruction alone, as in cost"
-LOAD_INCLUDES = "a whole load: its instruction, its address and every memory level down to the one named"
+LOAD_INCLUDES = (
+    "a whole load: its instruction, its address and every memory level down to the one named, DRAM at work "
+    "included"
+)
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,9 @@ def _lines(
         "flop_pj": plain(1e12 * machine.flop_j),
         "byte_pj": plain(1e12 * machine.byte_j),
         "constant_w": plain(machine.constant_w),
+        "memory_w": plain(machine.memory_w),
+        "memory_form": machine.memory_form.value,
+        "average_byte_pj": plain(1e12 * machine.average_byte_j),
         "best_gflop_per_j": plain(1e-9 / machine.full_flop_j),
         "quantities": {q.name: [plain(q.value), plain(q.low), plain(q.high)] for q in found.quantities},
         "races_to_halt": found.races_to_halt,
@@ -286,7 +289,8 @@ def _curves(
     for intensity in _grid(machine, [_intensity(point) for point in points]):
         algorithm = Algorithm(intensity, 1.0)
         time_s = free.time_s(algorithm)
-        energy = result.fit.energy(kind, level, intensity, 1.0, time_s).scaled(1e12 / intensity)
+        energy = result.fit.energy(kind, level, intensity, 1.0, time_s, free.byte_s / time_s)
+        energy = energy.scaled(1e12 / intensity)
         speed = intensity / time_s / 1e9
         row = [intensity, speed, energy.value, energy.uncertainty, math.nan, math.nan]
         if math.isfinite(machine.cap_w):
@@ -326,6 +330,7 @@ def _about(fit: PatternFit) -> dict[str, object]:
     return {
         "operands": fit.pattern,
         "residual": plain(result.residual),
+        "third_power": result.fit.third or "",
         "sleeping_w": plain(result.sleeping_w),
         "temperature_c": plain(result.temperature_c),
         "kernels": result.fit.points,

@@ -1,6 +1,7 @@
 """The roofline beside the instruction model on kept kernels, and the N-body check on a made-up session."""
 
 import importlib
+import math
 import sys
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import pytest
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.validate import MeasuredKernel
 from ptxbench.model.validation_file import KernelCase, Purpose, kernel_session
 from ptxbench.model.work import KernelWork, Level
 
 RUNNERS = Path(__file__).parents[2] / "runners"
+# 1e9 bytes in 10 ms are a fortieth of its bandwidth.
+MACHINE = RooflineMachine(1e-14, 2.5e-13, 7e-12, 100e-12, 130.0, memory_w=20.0)
 H200 = Path(__file__).parents[2] / "results" / "nvidia-h200"
 H100 = Path(__file__).parents[2] / "results" / "nvidia-h100"
 
@@ -41,7 +45,7 @@ def test_on_library_kernels_the_roofline_is_low_and_the_instruction_model_closer
 
 
 def test_a_kernel_whose_flops_have_no_energy_gives_no_number(module):
-    energies = module.Energies({"f32": 7e-12, "dram": 100e-12}, 130.0, 0.0, 40.0)
+    energies = module.Energies({"f32": 7e-12, "dram": 100e-12}, MACHINE, 0.0, 40.0)
     work = KernelWork("k", (("DFMA", 1e9),), ((Level.DRAM, 1e6),))
     case = module.SuiteCase("k random", "k", "random", True, work, 1e-3, 0.5, 0.1, False)
     (row,) = module.rooflines([case], energies)
@@ -50,14 +54,15 @@ def test_a_kernel_whose_flops_have_no_energy_gives_no_number(module):
 
 def test_the_n_body_check_counts_cache_energy_and_finds_the_made_up_truth(module, monkeypatch):
     energies = module.Energies(
-        {"f32": 7e-12, "dram": 100e-12, "l2": 30e-12, "shared": 5e-12}, 130.0, 0.5, 40.0
+        {"f32": 7e-12, "dram": 100e-12, "l2": 30e-12, "shared": 5e-12}, MACHINE, 0.5, 40.0
     )
     variant = module.fmm_cases()[0]
     assert variant.flops == 11 * 26 * 4096 * 256**2
     case = KernelCase(0, variant.name, "random", Purpose.JUDGED)
     moved = ((Level.CROSSBAR, 3e9), (Level.DRAM, 1e9), (Level.SHARED, 1e11))
     time_s = 1e-2
-    truth_j = variant.flops * 7e-12 + 1e9 * 100e-12 + 2e9 * 30e-12 + 1e11 * 5e-12 + 135 * time_s
+    static_w = 135 + 20 * (1 - math.exp(-10 / 40))
+    truth_j = variant.flops * 7e-12 + 1e9 * 100e-12 + 2e9 * 30e-12 + 1e11 * 5e-12 + static_w * time_s
     measured = MeasuredKernel(case, truth_j, 0.0, time_s, truth_j / time_s, 50.0, 1.0, False)
     session = kernel_session(
         GpuInfo.partly_known("GPU", "hash", "580", 700.0, 1980.0), "samples", (), (case,)
@@ -78,7 +83,7 @@ def test_the_kept_n_body_check_is_too_low_and_less_so_with_caches(module):
     found = module.compare_fmm(H100 / "fmm", energies)
     means = [np.mean([abs(one[f"{name}_error_pct"]) for one in found]) for name in ("paper", "paper_caches")]
     # What docs/roofline.md says; the paper has 32% before caches.
-    assert means == pytest.approx([37.2, 29.7], abs=0.1)
+    assert means == pytest.approx([37.4, 29.8], abs=0.1)
     assert all(one["paper_error_pct"] < one["paper_caches_error_pct"] < 0 for one in found)
 
 

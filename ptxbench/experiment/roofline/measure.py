@@ -64,8 +64,10 @@ _READINGS = 40
 # Power of the kernel that sleeps is read after every so many kernels, when the chip is warm.
 _SLEEP_EVERY = 6
 _SLEEP_TRIPS = 1000
-# By default kernels run on all SMs and on one in so many.
-_FEW = 8
+# By default kernels run on these parts of all SMs, each on two of them by turns: as many runs as on all and
+# on one other, and what goes with the SMs is told from what goes with the bandwidth.
+_PARTS = (16, 8, 4, 2, 1)
+_TURNS = ((0, 4), (1, 3), (2, 4), (0, 3), (1, 2))
 _MAX_LAUNCHES = 100_000
 # What a launch from a cache loads, or computes where that takes longer: some milliseconds.
 _CACHE_LAUNCH_BYTES = 1 << 35
@@ -358,6 +360,33 @@ class KernelRunner:
         return replace(launch, iterations=math.ceil(self.window_s / trip_s))
 
 
+def with_sms(options: RooflineOptions, count: int) -> list[tuple[IntensityKernel, tuple[int, ...]]]:
+    """Return each kernel with the numbers of SMs that it runs on.
+
+    Args:
+        options: What is measured.
+        count: SMs of the GPU.
+
+    Raises:
+        InputError: An intensity cannot be reached.
+    """
+    kernels = options.kernels()
+    if options.sms:
+        return [(kernel, options.sms) for kernel in kernels]
+    parts = [max(1, count // part) for part in _PARTS]
+    places: dict[tuple[str, str], list[IntensityKernel]] = {}
+    for kernel in kernels:
+        places.setdefault((kernel.kind.name, kernel.level.name), []).append(kernel)
+    made = []
+    for series in places.values():
+        for place, kernel in enumerate(series):
+            # The ends of a series tell the peaks, on all SMs.
+            is_end = place in (0, len(series) - 1)
+            turn = _TURNS[0] if is_end else _TURNS[place % len(_TURNS)]
+            made.append((kernel, tuple(sorted({parts[one] for one in turn}))))
+    return made
+
+
 class _Roofline(KernelRunner):
     """The kernels of a roofline."""
 
@@ -372,12 +401,11 @@ class _Roofline(KernelRunner):
             InputError: An intensity cannot be reached, or there are fewer SMs than wanted.
         """
         options, count = self._options, self._gpu.info.sm_count
-        chosen = options.sms or (count, max(1, count // _FEW))
-        if max(chosen) > count:
-            raise InputError(f"`sms` {max(chosen)}: {self._gpu.info.name} has {count}")
+        if max(options.sms, default=0) > count:
+            raise InputError(f"`sms` {max(options.sms)}: {self._gpu.info.name} has {count}")
         made: list[tuple[str, _Maker]] = [
             self._planned(kernel, pattern, sms)
-            for kernel in options.kernels()
+            for kernel, chosen in with_sms(options, count)
             for pattern in options.patterns
             for sms in chosen
         ]

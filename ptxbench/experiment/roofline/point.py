@@ -105,8 +105,8 @@ class RooflineOptions:
         kinds: Kinds of flop.
         levels: Memory levels.
         patterns: Operand patterns.
-        sms: Numbers of SMs; none stand for all, and for an eighth of them, which meets no power limit and
-            tells constant power apart.
+        sms: Numbers of SMs; none stand for all, a half, a quarter, an eighth and a sixteenth of them. Each
+            kernel runs on two of these by turns: few meet no power limit, many tell what goes with the SMs.
         intensities: Intensities that are wanted, flop/byte.
         window_s: Time for which each kernel runs; 0: as the sensor needs.
         seed: Of the order.

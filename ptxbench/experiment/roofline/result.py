@@ -10,8 +10,9 @@ import numpy as np
 
 from ptxbench.catalogue.architecture import Architecture, architecture_of
 from ptxbench.catalogue.product import dram_bytes_per_s
+from ptxbench.core.distributions import student_quantile
 from ptxbench.core.errors import InputError
-from ptxbench.core.estimate import Estimate
+from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.roofline.kernel import MOST_TRIP_BYTES, IntensityKernel, loop_of
@@ -21,8 +22,10 @@ from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, read_
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import low_clock_note, recorded_kernel
 from ptxbench.model.roofline.equations import RooflineMachine
-from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, fit_roofline
+from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, choose_fit, fit_roofline
+from ptxbench.model.roofline.kernels import DRAM
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
+from ptxbench.model.roofline.third_power import ThirdPower
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.kernels import KernelEntry
@@ -35,6 +38,8 @@ _SLOPE = "slope"
 # A flop on one element again and again costs less than on a trip's full number of them, by this share, give
 # or take as much: between them by the logarithm of how many there are.
 _LESS_ON_ONE = 0.2
+# Kernels within this share of the highest rate are bound by it; so many of them tell how sure it is.
+_NEAR_PEAK, _FEWEST_NEAR = 0.05, 3
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class FittedEnergy:
     """One coefficient of the fit.
 
     Attributes:
-        name: Kind of flop, memory level, or "constant".
+        name: Kind of flop, memory level, "constant", or the third power (`ThirdPower`).
         unit: "pJ/flop", "pJ/byte" or "W".
         value: With its 95% interval.
     """
@@ -53,6 +58,27 @@ class FittedEnergy:
 
 
 @dataclass(frozen=True)
+class TriedPower:
+    """A form of the regression.
+
+    Attributes:
+        name: Its third power, "" for Eq. 4 alone.
+        chosen: Whether the energies are from it.
+        rms_pct: Root mean square of its relative residuals, percent.
+        unseen_pct: The same on groups of neighbouring intensities as the others predict them.
+        aic: Akaike's information criterion.
+        by_sms: Mean relative residual by the number of SMs, percent; above 0: measured above fitted.
+    """
+
+    name: str
+    chosen: bool
+    rms_pct: float
+    unseen_pct: float
+    aic: float
+    by_sms: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
 class FittedMachine:
     """One kind of flop with one memory level.
 
@@ -60,7 +86,10 @@ class FittedMachine:
         kind: Kind of flop.
         level: Memory level.
         flops_per_s: Highest speed that any kernel reached, flop/s.
+        flops_ci95: By how much kernels of the full clock that come within 5% of it scatter: half-width of
+            95%, flop/s; NaN of fewer than three.
         bytes_per_s: Highest bandwidth that any kernel reached, byte/s.
+        bytes_ci95: The same of the bandwidth, byte/s.
         flops_share: That speed over the one of multiply-adds without any load; NaN where it was not measured.
         bytes_share: That bandwidth over the one of a copy within DRAM; NaN for other levels.
         quantities: What follows.
@@ -71,7 +100,9 @@ class FittedMachine:
     kind: str
     level: str
     flops_per_s: float
+    flops_ci95: float
     bytes_per_s: float
+    bytes_ci95: float
     flops_share: float
     bytes_share: float
     quantities: tuple[Quantity, ...]
@@ -87,6 +118,7 @@ class RooflineDocument:
         gpu: The board.
         pattern: Operand pattern.
         energies: Fitted energies.
+        tried: Forms of the regression that were tried.
         saved: What a flop of each kind costs less on one element than on a trip's full number of them.
         machines: What follows for each kind of flop and memory level.
         sleeping_w: Power of the kernel that sleeps at `temperature_c`, W.
@@ -105,6 +137,7 @@ class RooflineDocument:
     gpu: GpuInfo
     pattern: str
     energies: tuple[FittedEnergy, ...]
+    tried: tuple[TriedPower, ...]
     saved: tuple[FittedEnergy, ...]
     machines: tuple[FittedMachine, ...]
     sleeping_w: float
@@ -126,9 +159,11 @@ class RooflineResult(RooflineDocument):
 
     Attributes:
         fit: The regression.
+        regression: The points as the regression takes them.
     """
 
     fit: RooflineFit
+    regression: tuple[RooflinePoint, ...]
 
     def document(self) -> RooflineDocument:
         """Return what is printed as JSON."""
@@ -214,7 +249,7 @@ def _measured(
         fault=read.fault,
     )
     limit = dram_bytes_per_s(folder.manifest.gpu)
-    if kernel.level == "dram" and point.bytes_per_s > limit:
+    if kernel.level == DRAM and point.bytes_per_s > limit:
         raise InputError(
             f"{kernel.name} in {folder.path} read {point.bytes_per_s / 1e12:.3g} TB/s, "
             f"faster than DRAM can be ({limit / 1e12:.3g} TB/s): the bytes come from a cache"
@@ -264,12 +299,16 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
     at_c = float(np.median([p.temperature_c for p in points]))
     architecture = architecture_of(gpu.target)
     static = static_line(asleep, at_c, architecture.static_growth_per_k.value)
-    fit = _fit(points, at_c, [*_loop_terms(architecture, pattern), static.rough])
+    highest = _highest_bandwidth([*points, *beside])
+    regression = tuple(_regression_point(point, at_c, highest, gpu.sm_count) for point in points)
+    fit, tried = _fit(regression, [*_loop_terms(architecture, pattern), static.rough])
     return RooflineResult(
         gpu=gpu,
         pattern=pattern,
         fit=fit,
+        regression=regression,
         energies=_energies(fit, points),
+        tried=tuple(_tried(one, points, chosen=one is fit) for one in tried),
         saved=tuple(
             FittedEnergy(name, "pJ/flop", fit.coefficient(name).scaled(1e12))
             for name in map(_on_few, dict.fromkeys(p.kernel.kind for p in points))
@@ -293,16 +332,37 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
     )
 
 
-def _fit(points: Sequence[MeasuredPoint], at_c: float, rough: Sequence[RoughTerm]) -> RooflineFit:
+def _fit(
+    points: Sequence[RooflinePoint], rough: Sequence[RoughTerm]
+) -> tuple[RooflineFit, tuple[RooflineFit, ...]]:
     """Fit points twice: what few elements save is known as a share of a flop's energy."""
-    fitted_points = [regression_point(point, at_c) for point in points]
-    first = fit_roofline(fitted_points, rough)
+    first = fit_roofline(points, rough)
     saved = [
         RoughTerm(_on_few(kind), *[_LESS_ON_ONE * max(0.0, first.coefficient(kind).value)] * 2)
-        for kind in dict.fromkeys(point.kernel.kind for point in points)
-        if any(_fewness(p.kernel) > 0 for p in points if p.kernel.kind == kind and not p.slowed)
+        for kind in dict.fromkeys(point.kind for point in points)
+        if any(dict(p.extras)[_on_few(kind)] < 0 for p in points if p.kind == kind and p.at_full_clock)
     ]
-    return fit_roofline(fitted_points, [*rough, *(term for term in saved if term.error > 0)])
+    return choose_fit(points, [*rough, *(term for term in saved if term.error > 0)])
+
+
+def _tried(fit: RooflineFit, points: Sequence[MeasuredPoint], *, chosen: bool) -> TriedPower:
+    used = [point for point in points if not point.slowed]
+    by_sms: dict[int, list[float]] = {}
+    for point, residual in zip(used, fit.residuals, strict=True):
+        by_sms.setdefault(point.kernel.sms, []).append(100 * residual)
+    return TriedPower(
+        name=fit.third or "",
+        chosen=chosen,
+        rms_pct=100 * fit.rms_residual,
+        unseen_pct=100 * fit.unseen,
+        aic=fit.aic,
+        by_sms=tuple((sms, float(np.mean(found))) for sms, found in sorted(by_sms.items())),
+    )
+
+
+def _highest_bandwidth(points: Sequence[MeasuredPoint]) -> float:
+    """Return the highest bandwidth from DRAM, byte/s; NaN where nothing was read from it."""
+    return max((p.bytes_per_s for p in points if p.kernel.level == DRAM), default=math.nan)
 
 
 def _loop_terms(architecture: Architecture, pattern: str) -> list[RoughTerm]:
@@ -370,8 +430,15 @@ def static_line(asleep: Sequence[MeasuredPoint], at_c: float, assumed_per_k: flo
     return StaticLine(float(at_w), float(slope), math.sqrt(float(covariance[0, 0])), assumed=False)
 
 
-def regression_point(point: MeasuredPoint, at_c: float) -> RooflinePoint:
-    """Return a point as the regression takes it; static power is that of one temperature for all."""
+def _regression_point(point: MeasuredPoint, at_c: float, highest: float, sm_count: int) -> RooflinePoint:
+    """Return a point as the regression takes it; static power is that of one temperature for all.
+
+    Args:
+        point: The point.
+        at_c: That temperature.
+        highest: Highest bandwidth from DRAM, byte/s.
+        sm_count: SMs of the GPU.
+    """
     kernel = point.kernel
     return RooflinePoint(
         kernel.name,
@@ -387,6 +454,8 @@ def regression_point(point: MeasuredPoint, at_c: float) -> RooflinePoint:
             (_SLOPE, (point.temperature_c - at_c) * point.time_s),
             (_on_few(kernel.kind), -kernel.flops * _fewness(kernel)),
         ),
+        bandwidth_share=point.bytes_per_s / highest if kernel.level == DRAM else 0.0,
+        sms_share=kernel.sms / sm_count,
     )
 
 
@@ -394,7 +463,8 @@ def _energies(fit: RooflineFit, points: Sequence[MeasuredPoint]) -> tuple[Fitted
     kinds = {p.kernel.kind for p in points}
     made = []
     for name in fit.names:
-        unit = "W" if name == "constant" else "pJ/flop" if name in kinds else "pJ/byte"
+        in_watts = name in ("constant", fit.third)
+        unit = "W" if in_watts else "pJ/flop" if name in kinds else "pJ/byte"
         made.append(FittedEnergy(name, unit, fit.coefficient(name).scaled(1.0 if unit == "W" else 1e12)))
     return tuple(made)
 
@@ -410,19 +480,21 @@ def fitted_machine(
     for name in (kind, level):
         result.fit.coefficient(name)
     found = next(one for one in result.machines if (one.kind, one.level) == (kind, level))
-    return _machines(result.fit, found.flops_per_s, found.bytes_per_s, kind, level, result.gpu)
+    peaks = Estimate(found.flops_per_s, found.flops_ci95), Estimate(found.bytes_per_s, found.bytes_ci95)
+    return _machines(result.fit, peaks, kind, level, result.gpu)
 
 
 def _machines(
-    fit: RooflineFit, flops_per_s: float, bytes_per_s: float, kind: str, level: str, gpu: GpuInfo
+    fit: RooflineFit, peaks: tuple[Estimate, Estimate], kind: str, level: str, gpu: GpuInfo
 ) -> tuple[RooflineMachine, list[RooflineMachine]]:
+    """Return the machine of the highest speed and bandwidth, and draws from the errors of all of it."""
     cap_w = gpu.power_limit_w if gpu.power_limit_w > 0 else math.inf
-    times = (1 / flops_per_s, 1 / bytes_per_s)
-    exponent = architecture_of(gpu.target).limited_exponent.value
-    machine = replace(fit.machine(kind, level, *times, cap_w), clock_exponent=exponent)
-    return machine, [
-        replace(one, clock_exponent=exponent) for one in fit.machines(kind, level, *times, cap_w)
-    ]
+    like = RooflineMachine(
+        1 / peaks[0].value, 1 / peaks[1].value, 1.0, 1.0, 0.0, cap_w,
+        architecture_of(gpu.target).limited_exponent.value, 0.0, fit.third or ThirdPower.AWAKE,
+    )  # fmt: skip
+    scatter = [float(np.nan_to_num(peak.uncertainty / COVERAGE_FACTOR / peak.value)) for peak in peaks]
+    return fit.machine(kind, level, like), fit.machines(kind, level, like, (scatter[0], scatter[1]))
 
 
 def _machine(
@@ -438,8 +510,8 @@ def _machine(
         gpu: The GPU that they ran on.
     """
     points = [p for p in measured if p.kernel.kind and p.kernel.level]
-    flops_per_s, bytes_per_s = _peaks(measured, kind, level)
-    machine, draws = _machines(fit, flops_per_s, bytes_per_s, kind, level, gpu)
+    peaks = _peaks(measured, kind, level)
+    machine, draws = _machines(fit, peaks, kind, level, gpu)
     alone = [p.flops_per_s for p in measured if p.kernel.is_peak and p.kernel.kind == kind]
     copied = [p.bytes_per_s for p in measured if p.kernel.is_peak and p.kernel.level == level]
     own = [p for p in points if (p.kernel.kind, p.kernel.level) == (kind, level)]
@@ -447,19 +519,30 @@ def _machine(
     return FittedMachine(
         kind=kind,
         level=level,
-        flops_per_s=flops_per_s,
-        bytes_per_s=bytes_per_s,
-        flops_share=reached[0] / max(alone, default=math.nan),
-        bytes_share=reached[1] / max(copied, default=math.nan),
+        flops_per_s=peaks[0].value,
+        flops_ci95=peaks[0].uncertainty,
+        bytes_per_s=peaks[1].value,
+        bytes_ci95=peaks[1].uncertainty,
+        flops_share=reached[0].value / max(alone, default=math.nan),
+        bytes_share=reached[1].value / max(copied, default=math.nan),
         quantities=machine_quantities(machine, draws),
         races_to_halt=machine.races_to_halt,
         limited=limited_points(machine, own),
     )
 
 
-def _peaks(points: Sequence[MeasuredPoint], kind: str, level: str) -> tuple[float, float]:
+def _peaks(points: Sequence[MeasuredPoint], kind: str, level: str) -> tuple[Estimate, Estimate]:
     """Return the highest speed of a kind, flop/s, and the highest bandwidth of a level, byte/s, reached."""
     return (
-        max(p.flops_per_s for p in points if p.kernel.kind == kind),
-        max(p.bytes_per_s for p in points if p.kernel.level == level),
+        _peak([(p.flops_per_s, p.slowed) for p in points if p.kernel.kind == kind]),
+        _peak([(p.bytes_per_s, p.slowed) for p in points if p.kernel.level == level]),
     )
+
+
+def _peak(rates: Sequence[tuple[float, bool]]) -> Estimate:
+    """Return the highest rate, and how much kernels near it scatter; of each, its rate and whether slowed."""
+    highest = max(rate for rate, _ in rates)
+    near = [rate for rate, slowed in rates if not slowed and rate > (1 - _NEAR_PEAK) * highest]
+    if len(near) < _FEWEST_NEAR:
+        return Estimate(highest, math.nan)
+    return Estimate(highest, student_quantile(len(near) - 1) * float(np.std(near, ddof=1)))

@@ -16,6 +16,11 @@ from dataclasses import dataclass
 
 from ptxbench.core.bounds import positive
 from ptxbench.core.errors import InputError
+from ptxbench.model.roofline.third_power import ThirdPower
+
+# The half-efficiency point of a machine with memory power: each step takes off most of the error.
+_STEPS = 60
+_SAME = 1e-14
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,9 @@ class RooflineMachine:
         cap_w: Power limit, W; infinite where there is none. It is no part of the 2012 paper, see `time_s`.
         clock_exponent: gamma of a flop's energy at another clock, E(f) = E(f0) (f / f0)^gamma; 0: it stays as
             it is. It is no part of the paper either.
+        memory_w: Power of DRAM at work, at its highest, W; in the paper there is none. The equations below
+            add it to pi_0, by as much of it as the bandwidth brings.
+        memory_form: How it goes with the bandwidth.
 
     Raises:
         InputError: A time or energy is not positive and finite, the constant power is negative, or the
@@ -69,15 +77,18 @@ class RooflineMachine:
     constant_w: float = 0.0
     cap_w: float = math.inf
     clock_exponent: float = 0.0
+    memory_w: float = 0.0
+    memory_form: ThirdPower = ThirdPower.AWAKE
 
     def __post_init__(self) -> None:
         for name in ("flop_s", "byte_s", "flop_j", "byte_j"):
             positive(name, getattr(self, name))
-        if not (math.isfinite(self.constant_w) and self.constant_w >= 0):
-            raise InputError(f"constant_w is {self.constant_w}; it must be a finite number, 0 or more")
-        if not self.cap_w > self.constant_w:
+        for name in ("constant_w", "memory_w"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a finite number, 0 or more")
+        if not self.cap_w > self.constant_w + self.memory_w:
             raise InputError(
-                f"cap_w is {self.cap_w} W and the constant power {self.constant_w} W: "
+                f"cap_w is {self.cap_w} W and the constant power {self.constant_w + self.memory_w} W: "
                 "a limit must lie above the constant power"
             )
 
@@ -107,15 +118,26 @@ class RooflineMachine:
         return self.flop_j / self.full_flop_j
 
     @property
+    def average_byte_j(self) -> float:
+        """Energy of a byte at the highest bandwidth with the power of the memory at work, J."""
+        return self.byte_j + self.memory_w * self.memory_form.share(1.0) * self.byte_s
+
+    @property
     def half_efficiency_intensity(self) -> float:
         """The intensity at which bytes and waiting cost as much as flops: I = B-hat_eps(I), flop per byte.
 
         There the arch line is at one half of its best. It solves Eq. 6 for its fixed point.
         """
-        eta, b_eps, b_tau = self.flop_efficiency, self.energy_balance, self.time_balance
-        if eta * b_eps >= b_tau:
-            return eta * b_eps
-        return (eta * b_eps + (1 - eta) * b_tau) / (2 - eta)
+        waiting_j = self.average_byte_j + self.constant_w * self.byte_s
+        below = waiting_j / (self.full_flop_j + self.constant_flop_j)
+        if below <= self.time_balance:
+            return below
+        at = self.time_balance
+        for _ in range(_STEPS):
+            before, at = at, self.effective_energy_balance(at)
+            if abs(at - before) <= _SAME * at:
+                break
+        return at
 
     @property
     def races_to_halt(self) -> bool:
@@ -128,8 +150,20 @@ class RooflineMachine:
 
     def effective_energy_balance(self, intensity: float) -> float:
         """Return B-hat_eps(I) of Eq. 6, flop per byte."""
-        eta = self.flop_efficiency
-        return eta * self.energy_balance + (1 - eta) * max(0.0, self.time_balance - intensity)
+        flops_s = intensity * self.flop_s
+        time_s = max(flops_s, self.byte_s)
+        waiting_j = self.constant_w * (time_s - flops_s) + self._memory_w(intensity) * time_s
+        return (self.byte_j + waiting_j) / self.full_flop_j
+
+    def _memory_w(self, intensity: float) -> float:
+        """Return the power of the memory at work at an intensity, W."""
+        if not self.memory_w:
+            return 0.0
+        return self.memory_w * self.memory_form.share(min(1.0, self.time_balance / intensity))
+
+    def static_w(self, intensity: float) -> float:
+        """Return the power that is paid by time at an intensity, W: pi_0 and that of the memory at work."""
+        return self.constant_w + self._memory_w(intensity)
 
     def time_s(self, algorithm: Algorithm) -> float:
         """Return the time of an algorithm, s: Eqs. 1 and 3.
@@ -138,25 +172,23 @@ class RooflineMachine:
         term of the maximum, after Choi et al., "Algorithmic time, energy, and power on candidate HPC
         compute building blocks" (IPDPS 2014).
         """
-        work_j = algorithm.flops * self.flop_j + algorithm.bytes_moved * self.byte_j
         return max(
             algorithm.flops * self.flop_s,
             algorithm.bytes_moved * self.byte_s,
-            work_j / (self.cap_w - self.constant_w),
+            self._work_j(algorithm) / (self.cap_w - self.static_w(algorithm.intensity)),
         )
 
     def energy_j(self, algorithm: Algorithm) -> float:
         """Return the energy of an algorithm, J: Eqs. 2 and 4."""
-        work_j = algorithm.flops * self.flop_j + algorithm.bytes_moved * self.byte_j
-        return work_j + self.constant_w * self.time_s(algorithm)
+        return self._work_j(algorithm) + self.static_w(algorithm.intensity) * self.time_s(algorithm)
+
+    def _work_j(self, algorithm: Algorithm) -> float:
+        return algorithm.flops * self.flop_j + algorithm.bytes_moved * self.byte_j
 
     def power_w(self, intensity: float) -> float:
         """Return the mean power at an intensity, W: Eq. 7, or the limit where that is lower."""
-        positive("intensity", intensity)
-        flop_w = self.flop_j / self.flop_s
-        shape = min(intensity, self.time_balance) / self.time_balance
-        shape += self.effective_energy_balance(intensity) / max(intensity, self.time_balance)
-        return min(self.cap_w, flop_w / self.flop_efficiency * shape)
+        algorithm = Algorithm(intensity, 1.0)
+        return self.energy_j(algorithm) / self.time_s(algorithm)
 
     def speed(self, intensity: float) -> float:
         """Return the roofline: speed as a fraction of the highest, W tau_flop / T (section 2.3)."""

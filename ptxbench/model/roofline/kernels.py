@@ -83,7 +83,7 @@ def _flops_of(opcode: str) -> tuple[str, float]:
 def roofline_energy_j(
     work: RooflineWork,
     energies_j: Mapping[str, float],
-    constant_w: float,
+    static_w: float,
     time_s: float,
     levels: tuple[str, ...] = (DRAM,),
 ) -> float:
@@ -95,7 +95,7 @@ def roofline_energy_j(
     Args:
         work: What it does.
         energies_j: J of a flop of each kind, and of a byte of each level.
-        constant_w: Constant power, W.
+        static_w: Power that is paid by time, W: constant, and of the memory at work.
         time_s: Its measured time, s.
         levels: Levels whose bytes count.
     """
@@ -106,4 +106,4 @@ def roofline_energy_j(
         if count > 0 and (kind in energies_j or count >= least)
     )
     bytes_j = sum(work.bytes_moved.get(level, 0.0) * energies_j[level] for level in levels)
-    return flops_j + bytes_j + constant_w * time_s
+    return flops_j + bytes_j + static_w * time_s

@@ -49,10 +49,12 @@ def under_limit(machine: RooflineMachine, algorithm: Algorithm, *, on_chip: bool
     """
     flops_s, bytes_s = algorithm.flops * machine.flop_s, algorithm.bytes_moved * machine.byte_s
     flops_j, bytes_j = algorithm.flops * machine.flop_j, algorithm.bytes_moved * machine.byte_j
+    # At the full clock; at a lower one the memory rests more, which is a watt or two.
+    static_w = machine.static_w(algorithm.intensity)
     demand = Demand(
         clocked_j=flops_j + (bytes_j if on_chip else 0.0),
         dram_j=0.0 if on_chip else bytes_j,
-        static_w=machine.constant_w,
+        static_w=static_w,
         time_s=max(flops_s, bytes_s) if on_chip else flops_s,
         follows_clock=True,
         law=PowerLaw(machine.clock_exponent, 0.0, 0.0),
@@ -62,6 +64,6 @@ def under_limit(machine: RooflineMachine, algorithm: Algorithm, *, on_chip: bool
     time_s, power_w = demand.time_at(clock), demand.power_at(clock)
     if power_w > machine.cap_w * (1 + _SAME):
         # Bytes alone pass the limit, whatever the clock: they wait.
-        time_s *= (power_w - machine.constant_w) / (machine.cap_w - machine.constant_w)
+        time_s *= (power_w - static_w) / (machine.cap_w - static_w)
         power_w = machine.cap_w
     return LimitedRun(clock, time_s, power_w)

@@ -43,6 +43,7 @@ def machine_quantities(
         "half_efficiency_flop_per_byte": lambda m: m.half_efficiency_intensity,
         "flop_efficiency": lambda m: m.flop_efficiency,
         "best_gflops_per_w": lambda m: 1e-9 / m.full_flop_j,
+        "average_byte_pj": lambda m: 1e12 * m.average_byte_j,
         "power_at_time_balance_w": lambda m: m.power_w(m.time_balance),
     }
     return tuple(_quantity(name, of, machine, draws) for name, of in figures.items())

@@ -79,8 +79,7 @@ class TradeOff:
     @property
     def greenup(self) -> float:
         """Energy of the baseline over that of the new algorithm: Eq. 26, or Eq. 16 without constant power."""
-        old = 1 + self.machine.effective_energy_balance(self.intensity) / self.intensity
-        return old / (self.f + self._new_penalty)
+        return self._greenup_of(self.f, self.m)
 
     @property
     def most_flops(self) -> float:
@@ -90,7 +89,7 @@ class TradeOff:
         new algorithm stays bound by memory.
         """
         old = self.machine.effective_energy_balance(self.intensity) / self.intensity
-        return 1 + old - self._new_penalty
+        return 1 + old - self._penalty(self.f, self.m)
 
     @property
     def most_flops_without_bytes(self) -> float:
@@ -106,23 +105,23 @@ class TradeOff:
         m in both places, the largest that keeps the new algorithm bound by memory, it is
         (1 + B-hat_eps(I) / I) / (1 + eta B_eps / B_tau); without constant power both are Eq. 19.
         """
-        eta = self.machine.flop_efficiency
-        b_tau = self.machine.time_balance
-        bytes_share = eta * self.machine.energy_balance
-        i = self.intensity
+        f, m, balance = self.f, self.m, self.machine.time_balance
         if self.case is Case.BOTH_COMPUTE:
-            top = 1 + bytes_share / i
-            return top / (self.f + bytes_share / i), top / (1 + bytes_share / (self.m * i))
-        shared = (b_tau * (1 - eta) + bytes_share + eta * i) / (b_tau + bytes_share)
+            return self._greenup_of(f, 1.0), self._greenup_of(1.0, m)
+        start = balance / self.intensity
         if self.case is Case.MEMORY_TO_COMPUTE:
-            return self.speedup * shared, self.m * shared
-        old = 1 + self.machine.effective_energy_balance(i) / i
-        return shared, old / (1 + bytes_share / b_tau)
+            high = self._greenup_of(start / m, m) if math.isfinite(m) else math.inf
+            return self._greenup_of(f, start / f), high
+        return self._greenup_of(start, 1.0), self._greenup_of(1.0, start)
 
-    @property
-    def _new_penalty(self) -> float:
-        """(1 / m) B-hat_eps(f m I) / I: what the new algorithm pays for its bytes, a flop of the baseline."""
-        if math.isinf(self.m):
+    def _greenup_of(self, f: float, m: float) -> float:
+        """Return the green-up of other factors: Eq. 26."""
+        old = 1 + self.machine.effective_energy_balance(self.intensity) / self.intensity
+        return old / (f + self._penalty(f, m))
+
+    def _penalty(self, f: float, m: float) -> float:
+        """(1 / m) B-hat_eps(f m I) / I: what a new algorithm pays for its bytes, a flop of the baseline."""
+        if math.isinf(m):
             return 0.0
-        balance = self.machine.effective_energy_balance(self.f * self.m * self.intensity)
-        return balance / (self.m * self.intensity)
+        balance = self.machine.effective_energy_balance(f * m * self.intensity)
+        return balance / (m * self.intensity)

@@ -19,7 +19,7 @@ from ptxbench.sensors.base import SourceName
 
 PROFILE = find_profile("h200-memory")
 SAMPLES = replace(PROFILE, sensors=tuple(s for s in PROFILE.sensors if s.source is SourceName.SAMPLES))
-FEW = RooflineOptions(("f32",), intensities=(0.25, 1, 4, 64, 256), peaks=False)
+FEW = RooflineOptions(("f32",), sms=(132, 16), intensities=(0.25, 1, 4, 64, 256), peaks=False)
 LIMIT_W = 580.0
 # Kernels of 4 flop/byte draw more than that, a multiply-add alone less.
 CAPPED = replace(PROFILE, board=replace(PROFILE.board, power_cap_w=LIMIT_W))

@@ -15,7 +15,7 @@ from ptxbench.devices.simulated import SimulatedGpu, find_profile
 from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.experiment.roofline.kernel import STREAM, IntensityKernel, build, loop_fault
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
-from ptxbench.experiment.roofline.measure import measure
+from ptxbench.experiment.roofline.measure import measure, with_sms
 from ptxbench.experiment.roofline.point import RooflineOptions, open_folder
 from ptxbench.experiment.roofline.result import (
     MeasuredKernels,
@@ -50,6 +50,18 @@ def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("roofline") / "run"
     measure(SimulatedGpu(PROFILE), replace(FEW, peaks=True), path)
     return path
+
+
+def test_by_default_each_kernel_runs_on_two_of_five_numbers_of_sms_and_the_ends_on_all():
+    options = RooflineOptions(kinds=("f32", "f64"))
+    planned = with_sms(options, 132)
+    assert {len(sms) for _, sms in planned} == {2}
+    assert Counter(count for _, sms in planned for count in sms).keys() == {8, 16, 33, 66, 132}
+    for kind in options.kinds:
+        own = [(kernel.target, sms) for kernel, sms in planned if kernel.kind.name == kind]
+        assert 132 in min(own)[1]
+        assert 132 in max(own)[1]
+    assert with_sms(replace(options, sms=(4,)), 132)[0][1] == (4,)
 
 
 def test_the_hidden_energies_come_back_within_two_percent(finished):

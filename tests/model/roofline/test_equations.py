@@ -1,6 +1,7 @@
 """The equations of Choi and Vuduc (2012) give the figures that the paper prints."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -28,6 +29,7 @@ machines = st.builds(
     st.floats(1e-13, 1e-9),
     st.floats(1e-12, 1e-8),
     st.floats(0, 500),
+    memory_w=st.floats(0, 100),
 )
 
 
@@ -88,6 +90,13 @@ def test_share_of_flops_in_a_kernel_without_bytes(machine, percent):
     assert 100 * machine.flop_efficiency == pytest.approx(percent, abs=0.1)
 
 
+def test_a_byte_at_the_highest_bandwidth_pays_for_dram_at_work_and_a_byte_more_does_not():
+    machine = RooflineMachine(1 / 60e12, 1 / 4e12, 7e-12, 90e-12, 130, memory_w=40)
+    assert machine.average_byte_j == pytest.approx(100e-12, rel=1e-4)
+    busy, few = machine.static_w(1.0), machine.static_w(100 * machine.time_balance)
+    assert (busy, few) == (pytest.approx(170, abs=0.01), pytest.approx(130 + 40 * 0.0952, abs=0.01))
+
+
 @given(machines, intensities)
 def test_power_is_energy_over_time(machine, intensity):
     algorithm = Algorithm(1e12 * intensity, 1e12)
@@ -104,10 +113,8 @@ def test_the_arch_line_is_at_one_half_at_the_half_efficiency_intensity(machine):
 
 @given(machines, intensities, st.floats(1.01, 3))
 def test_no_algorithm_draws_more_than_the_limit(machine, intensity, headroom):
-    cap_w = (machine.constant_w + 1) * headroom
-    capped = RooflineMachine(
-        machine.flop_s, machine.byte_s, machine.flop_j, machine.byte_j, machine.constant_w, cap_w
-    )
+    cap_w = (machine.constant_w + machine.memory_w + 1) * headroom
+    capped = replace(machine, cap_w=cap_w)
     algorithm = Algorithm(intensity, 1.0)
     power_w = capped.energy_j(algorithm) / capped.time_s(algorithm)
     assert power_w <= cap_w * (1 + 1e-9)

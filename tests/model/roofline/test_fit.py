@@ -8,7 +8,8 @@ import pytest
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
-from ptxbench.model.roofline.fit import RooflinePoint, RoughTerm, fit_roofline, interval_of
+from ptxbench.model.roofline.fit import RooflinePoint, RoughTerm, choose_fit, fit_roofline, interval_of
+from ptxbench.model.roofline.third_power import ThirdPower
 
 INTENSITIES = [2 ** (n / 2) for n in range(-6, 19)]
 F32 = RooflineMachine(1 / 60e12, 1 / 4e12, 7.2e-12, 130e-12, 131)
@@ -67,6 +68,67 @@ def test_intervals_hold_where_neighbours_and_rough_terms_are_off_together(shared
     assert 0.925 <= np.mean(held) <= 0.98
 
 
+SMS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+
+
+def on_many_sms(third, third_w=30.0, seed=0, together=0.0):
+    """Kernels of F32, each on two numbers of SMs, which share its peaks; `together`: how they are off."""
+    rng = np.random.default_rng(seed)
+    off = dict(zip(SMS, together * rng.normal(size=len(SMS)), strict=True))
+    made = []
+    for number, intensity in enumerate(INTENSITIES):
+        for share in {SMS[number % 5], SMS[(number + 2) % 5]}:
+            moved = 1e12
+            # Half of the SMs fill the bandwidth.
+            time_s = max(intensity * moved * F32.flop_s / share, moved * F32.byte_s / min(1, 2 * share))
+            used = moved * F32.byte_s / time_s
+            energy_j = intensity * moved * F32.flop_j + moved * F32.byte_j + F32.constant_w * time_s
+            energy_j += third_w * third.share(used, share) * time_s if third else 0.0
+            energy_j *= 1 + 0.004 * rng.normal() + off[share]
+            made.append(
+                RooflinePoint(
+                    f"{intensity}-{share}", "f32", intensity * moved, (("dram", moved),), time_s, energy_j,
+                    bandwidth_share=used, sms_share=share,
+                )
+            )  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("third", [*ThirdPower, None])
+def test_the_power_that_kernels_have_beside_eq_4_is_found_among_those_tried(third):
+    chosen, tried = choose_fit(on_many_sms(third))
+    assert [one.third for one in tried] == [None, *ThirdPower]
+    assert chosen.third == third
+    assert chosen.coefficient("dram").value == pytest.approx(130e-12, rel=0.03)
+    if third:
+        found = chosen.coefficient(third)
+        assert abs(found.value - 30) < 1.5 * found.uncertainty
+        assert chosen.unseen < tried[0].unseen
+
+
+def test_one_number_of_sms_tells_no_third_power():
+    alone = [replace(point, sms_share=1.0) for point in on_many_sms(ThirdPower.AWAKE)]
+    assert choose_fit(alone)[0].third is None
+
+
+def test_what_kernels_on_as_many_sms_share_is_in_the_interval():
+    held, held_without = [], []
+    for seed in range(60):
+        made = on_many_sms(ThirdPower.AWAKE, seed=seed, together=0.01)
+        fits = (
+            fit_roofline(made, (), ThirdPower.AWAKE),
+            fit_roofline(
+                [replace(point, sms_share=SMS[n % 3]) for n, point in enumerate(made)], (), ThirdPower.AWAKE
+            ),
+        )
+        for fit, found in zip(fits, (held, held_without), strict=True):
+            for name, truth in (("f32", 7.2e-12), ("dram", 130e-12), ("constant", 131)):
+                one = fit.coefficient(name)
+                found.append(abs(one.value - truth) <= one.uncertainty)
+    assert np.mean(held) >= 0.93
+    assert np.mean(held_without) < np.mean(held)
+
+
 def test_an_energy_that_hangs_on_one_group_has_a_wide_interval():
     one = [p for p in points(0.001) if p.kind == "f32" or p.flops == 1e12 * INTENSITIES[-1]]
     wide, narrow = fit_roofline(one).coefficient("f64"), fit_roofline(one).coefficient("f32")
@@ -76,9 +138,9 @@ def test_an_energy_that_hangs_on_one_group_has_a_wide_interval():
 
 def test_the_interval_is_carried_through_to_what_follows_from_the_fit():
     held = []
-    for seed in range(100):
+    for seed in range(50):
         fit = fit_roofline(points(0.01, seed))
-        draws = fit.machines("f32", "dram", F32.flop_s, F32.byte_s)
+        draws = fit.machines("f32", "dram", F32)
         low, high = interval_of([machine.half_efficiency_intensity for machine in draws])
         held.append(low <= F32.half_efficiency_intensity <= high)
     assert 0.88 <= np.mean(held) <= 1
