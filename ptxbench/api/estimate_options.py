@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import BY_DIMENSION, OneOptLevel
@@ -21,7 +21,8 @@ class EstimateOptions:
     Attributes:
         kernel: Path of a file of PTX or machine code (a cubin, a fat binary, an object or a program with
             one) or of a folder of cubins, PTX text, or the bytes of such a file. With --ncu: part of the
-            kernel's name, or None where the CSV holds one kernel.
+            kernel's name, or None where the CSV holds one kernel. A specification (SPEC.toml, as `tune
+            kernel` takes it): its kernel is run in an emulator on some of its blocks.
         table: Name or folder of a table, or a table that was loaded, which spares to read it each time
             (default: that of the GPU at hand, else h200).
         entry: Name of the entry, if the file has several.
@@ -32,6 +33,8 @@ class EstimateOptions:
             address; "all" names those that nothing else decides (may be repeated).
         dram_bytes: Bytes that DRAM reads and writes in the launch, where its code does not tell.
         l2_bytes: Bytes that the SMs read from and write to L2 in the launch, where its code does not tell.
+        sizes: Give a size another value than the specification does, or an axis one of its own (may be
+            repeated).
         ncu: CSV of `ncu --csv --page raw` with the executed counts.
         time_s: Time of one launch in seconds.
         steady: Take --time-s as the time in a steady state, with the power cap in effect if there is one.
@@ -61,6 +64,7 @@ class EstimateOptions:
     dram_bytes: Annotated[float | None, Opt(0, 1e18)] = None
     l2_bytes: Annotated[float | None, Opt(0, 1e18)] = None
     opt_level: OneOptLevel = "O3"
+    sizes: Annotated[Mapping[int | str, float] | None, Opt(metavar="NAME=N", flag="--set")] = None
     ncu: Path | str | None = None
     time_s: Annotated[float | None, Opt(1e-9, 1e6)] = None
     steady: bool = False
@@ -75,3 +79,18 @@ class EstimateOptions:
     limit_w: Annotated[float | None, Opt(1, 1e5, flag="--set-limit-w")] = None
     clock_samples: Path | str | None = None
     explain: bool = False
+
+
+@dataclass(frozen=True)
+class KernelOptions(EstimateOptions):
+    """The same from Python, where there are arrays.
+
+    Attributes:
+        arguments: Arrays and numpy numbers, in the order of the kernel's parameters: the kernel is run in an
+            emulator on some of its blocks, which tells what it executes and what its operands hold.
+        shared_bytes: Dynamic shared memory of a block, with `arguments`.
+    """
+
+    _: KW_ONLY
+    arguments: Sequence[Any] | None = None
+    shared_bytes: Annotated[int, Opt(0, 1 << 20)] = 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
-from ptxbench.api.estimate_options import EstimateOptions
+from ptxbench.api.estimate_options import EstimateOptions, KernelOptions
 from ptxbench.api.table import Table, load_table
 from ptxbench.core.bounds import whole_within, within
 from ptxbench.core.condition import OptLevel
@@ -23,7 +23,7 @@ from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
 if TYPE_CHECKING:
     from ptxbench.model.atlas import Atlas
-    from ptxbench.model.code_work import CodeWork
+    from ptxbench.model.code_work import CodeWork, KernelCode
     from ptxbench.model.estimate import Machine
     from ptxbench.model.terms import Terms
 
@@ -37,24 +37,30 @@ _ROUNDED_MHZ = 1.0
 _MOST_OVER_LIMIT = 1.01
 
 # What is only said of code that nobody counted.
-_OF_CODE = ("trips", "probability", "dram_bytes", "l2_bytes")
+OF_CODE = ("trips", "probability", "dram_bytes", "l2_bytes")
 
 _BOUND = (
     "the time is modelled by the busiest pipe, as a lower bound: a kernel that waits for memory takes longer"
 )
 
 
-@takes(EstimateOptions)
-def estimate_kernel(options: EstimateOptions) -> KernelEstimate:
+@takes(KernelOptions)
+def estimate_kernel(options: KernelOptions) -> KernelEstimate:
     """Estimate the energy of one launch from its code, or from what Nsight Compute counted.
 
         found = ptxbench.estimate_kernel("saxpy.ptx", grid=1056, block=256, trips={0: 4096})
         print(f"{found.energy_j:.3g} J ({found.low_j:.3g} to {found.high_j:.3g})")
 
-    From code the executed instructions are counted along its control flow, with the trip counts that the code
-    shows or that `trips` gives; bytes beyond L1 are then not known. `notes` says what is left out or assumed.
-    Grid and block are numbers, or numbers by dimension. `explain` adds what models that know less than the
-    table say of the kernel (`answers`), with the error of each on judged kernels.
+    With `arguments`, or a specification as `tune kernel` takes it, the kernel is run in an emulator on some
+    of its blocks, which tells what it executes, which bytes it moves and what its operands hold:
+
+        x = numpy.random.default_rng(1).standard_normal(1 << 24, numpy.float32)
+        ptxbench.estimate_kernel("scale.cubin", grid=65536, block=256, arguments=[x, numpy.float32(2)])
+
+    From code alone the executed instructions are counted along its control flow, with the trip counts that
+    the code shows or that `trips` gives; bytes beyond L1 are then not known. `notes` says what is left out or
+    assumed. Grid and block are numbers, or numbers by dimension. `explain` adds what models that know less
+    than the table say of the kernel (`answers`), with the error of each on judged kernels.
 
     Returns:
         Energy with its 95% interval (`energy_j`, `low_j`, `high_j`), power, time, where the joules go
@@ -76,53 +82,112 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
     """Estimate a kernel by a table that is open; `estimate_kernel` says what is raised."""
     _check_together(options)
     known = table._atlas
-    full_mhz, clock_mhz = known.gpu.max_sm_clock_mhz, options.clock_mhz
-    if options.ncu is None:
-        _require_shape(kernel, options.grid, options.block)
-        assert kernel is not None  # noqa: S101
-        code = _counted_in_code(kernel, options, known)
-        work, modelled, notes = code.work, code.modelled, code.notes
-    else:
-        code = None
-        work, modelled = _profiled(kernel, Path(options.ncu), options.time_s, known)
-        notes = ()
-    if modelled:
-        notes = (*notes, *_time_notes(known, work))
-    terms = known.machine.terms
-    conditions = Conditions(
-        activity=_activity(terms, options),
-        activity_range=None
-        if _is_number(options.operands)
-        else terms.activity_range(_kind(options), options.integer_data),
-        temperature_c=math.nan if options.temperature_c is None else options.temperature_c,
-        clock_ratio=math.nan if clock_mhz is None else _clock_ratio(clock_mhz, full_mhz),
-        steady_time=options.steady,
-    )
-    machine = known.machine
-    if options.clock_samples is not None:
-        from ptxbench.model.clocks.law import VoltageLaw
-
-        voltage = VoltageLaw.read(Path(options.clock_samples), machine.limit_w, full_mhz)
-        machine = replace(machine, voltage=voltage)
-    if options.limit_w is not None:
-        machine = replace(machine, limit_w=options.limit_w)
-    if options.set_clock_mhz is not None:
-        set_ratio = _clock_ratio(options.set_clock_mhz, full_mhz, "set_clock_mhz")
-        conditions = replace(conditions, set_ratio=set_ratio)
-    if (options.set_clock_mhz, options.memory_ratio, options.limit_w) != (None, None, None):
-        conditions = replace(conditions, memory_s=_memory_s(work, known.gpu, options.memory_ratio or 1.0))
+    told = _told(kernel, options, known)
+    work, modelled, terms = told.work, told.modelled, known.machine.terms
+    notes = (*told.notes, *_time_notes(known, work)) if modelled else told.notes
+    conditions, machine = _conditions(told, options, known), _machine(told, options, known)
     found = estimate(work, machine, conditions)
     _require_limit_met(found, options.limit_w)
     if not work.bytes_moved or modelled:
         found = widened(found, work, terms, modelled_time=modelled)
-    if code is not None:
-        sides = (estimate(one, machine, conditions).energy_j for one in (code.least, code.most))
-        found = replace(reaching(found, *sides), missing=code.missing)
+    if told.sides is not None:
+        sides = (estimate(one, machine, conditions).energy_j for one in told.sides)
+        found = reaching(found, *sides)
+    if told.code is not None:
+        found = replace(found, missing=told.code.missing)
     if options.explain:
-        found = _explained(found, known, work, code, machine, conditions, options)
+        if told.activity is not None:
+            found = _with_data(found, work, machine, conditions)
+        found = _explained(found, known, work, told.code, machine, conditions, options)
     return replace(
         _without_best(found), notes=(*_calibration_notes(known, options.explain), *notes, *found.notes)
     )
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What is known of a kernel.
+
+    Attributes:
+        work: What it executes and moves, with its time.
+        modelled: Whether its time is modelled.
+        notes: What was taken for granted, a sentence each.
+        sides: The least and the most that it may be; None: it is as it was counted.
+        code: What its code told, where that alone was read.
+        activity: How much its operands change, where it was run in the emulator.
+    """
+
+    work: KernelWork
+    modelled: bool
+    notes: tuple[str, ...]
+    sides: tuple[KernelWork, KernelWork] | None = None
+    code: CodeWork | None = None
+    activity: Activity | None = None
+
+
+def _told(kernel: str | Path | bytes | None, options: EstimateOptions, known: Atlas) -> _Told:
+    """Count what a kernel executes: in the emulator, by its code, or as ncu did."""
+    from ptxbench.api.emulating import run_in_emulator
+
+    run = run_in_emulator(kernel, options, known)
+    if run is not None:
+        return _Told(run.work, run.modelled, run.notes, (run.work, run.cold), activity=run.activity)
+    if options.ncu is not None:
+        return _Told(*_profiled(kernel, Path(options.ncu), options.time_s, known), ())
+    require_shape(kernel, options.grid, options.block)
+    assert kernel is not None  # noqa: S101
+    code = _counted_in_code(kernel, options, known)
+    return _Told(code.work, code.modelled, code.notes, (code.least, code.most), code)
+
+
+def _conditions(told: _Told, options: EstimateOptions, known: Atlas) -> Conditions:
+    terms, clock_mhz, full_mhz = known.machine.terms, options.clock_mhz, known.gpu.max_sm_clock_mhz
+    by_kind = told.activity is None and not _is_number(options.operands)
+    conditions = Conditions(
+        activity=told.activity or _activity(terms, options),
+        activity_range=terms.activity_range(_kind(options), options.integer_data) if by_kind else None,
+        temperature_c=math.nan if options.temperature_c is None else options.temperature_c,
+        clock_ratio=math.nan if clock_mhz is None else _clock_ratio(clock_mhz, full_mhz),
+        steady_time=options.steady,
+    )
+    if options.set_clock_mhz is not None:
+        set_ratio = _clock_ratio(options.set_clock_mhz, full_mhz, "set_clock_mhz")
+        conditions = replace(conditions, set_ratio=set_ratio)
+    if (options.set_clock_mhz, options.memory_ratio, options.limit_w) != (None, None, None):
+        memory_s = _memory_s(told.work, known.gpu, options.memory_ratio or 1.0)
+        conditions = replace(conditions, memory_s=memory_s)
+    return conditions
+
+
+def _machine(told: _Told, options: EstimateOptions, known: Atlas) -> Machine:
+    machine = known.machine
+    if told.activity is not None:
+        from ptxbench.model.emulation import by_emulation, read_emulation
+
+        machine = by_emulation(machine, read_emulation(known.path))
+    if options.clock_samples is not None:
+        from ptxbench.model.clocks.law import VoltageLaw
+
+        full_mhz = known.gpu.max_sm_clock_mhz
+        voltage = VoltageLaw.read(Path(options.clock_samples), machine.limit_w, full_mhz)
+        machine = replace(machine, voltage=voltage)
+    return machine if options.limit_w is None else replace(machine, limit_w=options.limit_w)
+
+
+def _with_data(
+    found: KernelEstimate, work: KernelWork, machine: Machine, conditions: Conditions
+) -> KernelEstimate:
+    """Return an estimate that says what its data cost, beside operands of random bits and still ones."""
+    random_j, still_j = (
+        estimate(work, machine, replace(conditions, activity=Activity(share, share, share))).energy_j
+        for share in (1.0, 0.0)
+    )
+    data_pct = 100 * (found.energy_j - still_j) / found.energy_j
+    note = (
+        f"what its data cost: {data_pct:.0f}% of its energy, by the bits of its operands that change; the"
+        f" same instructions on random bits alone: {100 * (random_j / found.energy_j - 1):+.0f}%"
+    )
+    return replace(found, notes=(*found.notes, note))
 
 
 def _explained(
@@ -186,7 +251,7 @@ def _check_together(options: EstimateOptions) -> None:
         within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
     for place, share in (options.probability or {}).items():
         within(f"probability at {place}", share, 0, 1)
-    told = [name for name in _OF_CODE if (value := getattr(options, name)) or value == 0]
+    told = [name for name in OF_CODE if (value := getattr(options, name)) or value == 0]
     if options.ncu is not None and told:
         raise ArgumentError("ncu", f"has executed counts: {told[0]!r} does not go with it")
     if options.clock_mhz is not None and options.set_clock_mhz is not None:
@@ -235,7 +300,7 @@ def _clock_ratio(clock_mhz: float, highest_mhz: float, name: str = "clock_mhz") 
     return min(given_mhz / highest_mhz, 1.0)
 
 
-def _require_shape(
+def require_shape(
     kernel: str | Path | bytes | None, grid: int | Sequence[int] | None, block: int | Sequence[int] | None
 ) -> None:
     """Refuse a launch without a kernel or a shape, and one that CUDA has not."""
@@ -255,16 +320,10 @@ def _product(name: str, sizes: int | Sequence[int], most: int) -> int:
 
 def _counted_in_code(kernel: str | Path | bytes, options: EstimateOptions, known: Atlas) -> CodeWork:
     from ptxbench.model.addresses import Launch
-    from ptxbench.model.code_work import kernel_in, read_kernel, static_work
+    from ptxbench.model.code_work import static_work
     from ptxbench.model.traffic import GivenBytes
 
-    level = OptLevel(options.opt_level)
-    if isinstance(kernel, str) and ".entry" in kernel:
-        kernel = kernel.encode()
-    if isinstance(kernel, bytes):
-        sass = kernel_in(kernel, "the code", options.entry, known, level)
-    else:
-        sass = read_kernel(Path(kernel), options.entry, known, level)
+    sass = read_code(kernel, options, known)
     trips, probabilities = (
         {str(place): float(number) for place, number in (given or {}).items()}
         for given in (options.trips, options.probability)
@@ -275,6 +334,18 @@ def _counted_in_code(kernel: str | Path | bytes, options: EstimateOptions, known
         for given in (options.time_s, options.dram_bytes, options.l2_bytes)
     )
     return static_work(sass, launch, trips, time_s, known, probabilities, GivenBytes(*moved))
+
+
+def read_code(kernel: str | Path | bytes, options: EstimateOptions, known: Atlas) -> KernelCode:
+    """Return a kernel's machine code."""
+    from ptxbench.model.code_work import kernel_in, read_kernel
+
+    level = OptLevel(options.opt_level)
+    if isinstance(kernel, str) and ".entry" in kernel:
+        kernel = kernel.encode()
+    if isinstance(kernel, bytes):
+        return kernel_in(kernel, "the code", options.entry, known, level)
+    return read_kernel(Path(kernel), options.entry, known, level)
 
 
 def _profiled(

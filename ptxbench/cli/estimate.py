@@ -45,16 +45,21 @@ class _Options(EstimateOptions):
 def command(options: _Options) -> None:
     """Estimate the energy of KERNEL: a file of PTX or machine code or, with --ncu, part of a kernel's name.
 
+    SPEC.toml, as `tune kernel` takes it, names a kernel with its arrays: it is run in an emulator on some of
+    its blocks, which tells what it executes, its bytes and what its operands hold (docs/howto/emulate.md).
+
     From a file, the executed instructions are counted along its control-flow graph. Trip counts are those in
     the code, or those of --trips (`--trips 0=128`). Bytes are those of addresses that are affine in thread,
     block and pass, else those of --dram-bytes and --l2-bytes. A CSV of ncu has the executed counts. Without
     --time-s (or gpu__time_duration in the CSV) the time is modelled.
     """
+    from ptxbench.api.emulating import is_specification
     from ptxbench.api.kernel import estimate_of
     from ptxbench.api.table import load_table
     from ptxbench.model.default_table import default_table
 
-    if options.ncu is None and (options.grid is None or options.block is None):
+    launched = options.ncu is not None or is_specification(options.kernel)
+    if not launched and (options.grid is None or options.block is None):
         raise click.UsageError(
             "give the launch's shape with --grid BLOCKS --block THREADS, or counts with --ncu."
         )

@@ -251,6 +251,19 @@ def _launch_work(name: str, counts: Counts, idle: Counts, traffic: Traffic, laun
     )
 
 
+def timed_work(work: KernelWork, launch: Launch, time_s: float, table: Atlas) -> KernelWork:
+    """Return a launch's work with its time.
+
+    Args:
+        work: What it executes and moves; lanes that took no part are idle.
+        launch: Its shape.
+        time_s: Its time; NaN: modelled by its pipes and its bytes.
+        table: The run.
+    """
+    threads = launch.blocks * launch.threads
+    return _timed(work, tuple((opcode, n / threads) for opcode, n in work.idle), launch, time_s, table)
+
+
 def _timed(work: KernelWork, idle: Counts, launch: Launch, time_s: float, table: Atlas) -> KernelWork:
     """Return a launch's work with its time, given or modelled by its pipes and its bytes."""
     if not math.isnan(time_s):

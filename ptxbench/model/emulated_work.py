@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from ptxbench.core.threads import WARP
+from ptxbench.emulator.sass.activity import operand_places
 from ptxbench.emulator.sass.launch import Emulated
 from ptxbench.emulator.sass.tally import Tally
 from ptxbench.model.ncu import lanes_of
 from ptxbench.model.opcodes import OpcodeClass, opcode_class, width_bytes
 from ptxbench.model.traffic import Asked, by_level, stays_in_l1, wavefronts
-from ptxbench.model.work import LINE_BYTES, KernelWork
+from ptxbench.model.work import LINE_BYTES, Activity, KernelWork
 
 _SECTOR_BYTES = 32
 _REMOTE = (OpcodeClass.GLOBAL, OpcodeClass.ATOMIC, OpcodeClass.COPY)
@@ -19,6 +25,11 @@ _WRITES = ("ST", "RED", "ATOM")
 # Less than this in common is taken for none.
 _ALONE = 1e-4
 _HALVINGS = 60
+# Of the bits that change, what from one half of the warp to the other counts beside what does in time, and
+# how many of a random word's change.
+_HALVES, _RANDOM_BITS = 1 / 3, 16.0
+_WORD_BYTES = 4
+_LOADS = (OpcodeClass.SHARED, OpcodeClass.GLOBAL)
 
 
 @dataclass(frozen=True)
@@ -27,12 +38,12 @@ class EmulatedWork:
 
     Attributes:
         work: What it executes and moves; its time is not known.
-        cold_bytes: What DRAM moves in addition if nothing is in L2 before; 0 where it moves all.
+        cold: The same where nothing is in L2 before.
         notes: A sentence each.
     """
 
     work: KernelWork
-    cold_bytes: float
+    cold: KernelWork
     notes: tuple[str, ...]
 
 
@@ -60,18 +71,57 @@ def work_of(name: str, found: Emulated, array_bytes: float, l2_size: float) -> E
     data_bytes = min(max(read, written, min(read + written, array_bytes)), array_bytes)
     moved_bytes = min(read, array_bytes) + min(written, array_bytes)
     stays = data_bytes <= l2_size
-    dram_bytes = 0.0 if stays else moved_bytes
-    levels, accesses = by_level(asked, read_bytes, dram_bytes)
-    work = KernelWork(
-        name,
-        tuple(sorted(lanes.items())),
-        levels,
-        accesses=accesses,
-        idle=tuple((opcode, n) for opcode, n in sorted(idle.items()) if n > 0),
-    )
-    return EmulatedWork(work, moved_bytes if stays else 0.0, _notes(found, data_bytes, stays))
+    left_out = tuple((opcode, n) for opcode, n in sorted(idle.items()) if n > 0)
+
+    def moving(dram_bytes: float) -> KernelWork:
+        levels, accesses = by_level(asked, read_bytes, dram_bytes)
+        return KernelWork(name, tuple(sorted(lanes.items())), levels, accesses=accesses, idle=left_out)
+
+    best = moving(0.0 if stays else moved_bytes)
+    return EmulatedWork(best, moving(moved_bytes), _notes(found, data_bytes, stays))
 
 
+def activity_of(found: Emulated) -> Activity:
+    """Return the activity of the operands of each opcode that was seen.
+
+    It is the share of the bits of an instruction's operands that change, over half of them: a third by
+    lane i and lane i + 16, two thirds by the instruction before it on the same unit. Constants do not change.
+    What lies between is taken for proportional.
+    """
+    changes: dict[str, float] = defaultdict(float)
+    weights: dict[str, float] = defaultdict(float)
+    moved = loads = 0.0
+    for number, one in enumerate(found.instructions):
+        tally = found.tallies[:, number]
+        if not tally[Tally.SEEN]:
+            continue
+        operands = operand_places(one)
+        seen = float(tally[Tally.ISSUED])
+        if operands:
+            changes[one.opcode] += seen * _changed(tally, _READ) / operands
+            weights[one.opcode] += seen
+        if opcode_class(one.opcode) in _LOADS and tally[Tally.HALVES_RESULT : Tally.HALVES_RESULT + 1].any():
+            words = max(width_bytes(one.opcode) / _WORD_BYTES, 1.0)
+            moved, loads = moved + seen * _changed(tally, _RESULT) / words, loads + seen
+    by_opcode = {opcode: min(changes[opcode] / weight, 1.0) for opcode, weight in weights.items()}
+    data = min(moved / loads, 1.0) if loads else _mean_of(by_opcode, weights)
+    return Activity(data, data, data, by_opcode)
+
+
+def _changed(tally: npt.NDArray[np.float64], places: range) -> float:
+    """Return the bits that change of some operands of an instruction, over half of a word's."""
+    between, in_time = max(tally[Tally.PAIRS], 1.0), max(tally[Tally.AFTER], 1.0)
+    halves = sum(tally[Tally.HALVES_A + place] for place in places) / between
+    moved = sum(tally[Tally.MOVED_A + place] for place in places) / in_time
+    return float(_HALVES * halves + (1 - _HALVES) * moved) / _RANDOM_BITS
+
+
+def _mean_of(by_opcode: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    whole = sum(weights.values())
+    return sum(weights[opcode] * share for opcode, share in by_opcode.items()) / whole if whole else 1.0
+
+
+_READ, _RESULT = range(3), range(3, 4)
 _FIRSTS = (
     (Tally.READ_FIRST, Tally.READ_BY_ANY),
     (Tally.WRITTEN_FIRST, Tally.WRITTEN_BY_ANY),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -129,14 +130,18 @@ class Activity:
         index: Of integer, move and control instructions, which mostly compute addresses.
         operands: The kernel's operands as such: terms that were fitted to kernels on zeros and on random
             operands (bytes, tensor cores) are taken between the two by it.
+        by_opcode: Of opcodes whose operands are known, in the place of `data` and `index`.
     """
 
     data: float = 1.0
     index: float = 1.0
     operands: float = 1.0
+    by_opcode: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, opcode: str) -> float:
         """Return the activity of an opcode's operands."""
+        if opcode in self.by_opcode:
+            return self.by_opcode[opcode]
         return self.data if opcode_class(opcode) in DATA_CLASSES else self.index
 
 

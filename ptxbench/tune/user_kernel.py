@@ -305,12 +305,12 @@ class UserKernel:
             block_y=block[1],
             block_z=block[2],
             iterations=1,
-            operands=self._contents,
+            operands=self.contents,
             pattern=self.pattern,
             scalars=(),
             result_bytes=sum(
                 data.nbytes
-                for array, data in zip(self.spec.arrays, self._contents, strict=True)
+                for array, data in zip(self.spec.arrays, self.contents, strict=True)
                 if array.role != "input"
             ),
             shared_bytes=kernel.sizes.shared_bytes,
@@ -338,7 +338,8 @@ class UserKernel:
             return math.nan
 
     @cached_property
-    def _contents(self) -> tuple[Bytes, ...]:
+    def contents(self) -> tuple[Bytes, ...]:
+        """What its arrays hold at the beginning, in their order."""
         return tuple(contents(array, self._seed) for array in self.spec.arrays)
 
     @property
@@ -362,7 +363,7 @@ class UserKernel:
         if isinstance(reference, StoredReference):
             return {array.name: stored(reference, array) for array in self._written}
         if isinstance(reference, FunctionReference):
-            arrays = zip(self.spec.arrays, self._contents, strict=True)
+            arrays = zip(self.spec.arrays, self.contents, strict=True)
             given = {array.name: shaped(array, data) for array, data in arrays}
             (written,) = self._written
             return {written.name: by_function(reference, written, given)}

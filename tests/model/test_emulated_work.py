@@ -40,7 +40,7 @@ def test_blocks_that_read_their_own_move_all_of_it_from_dram():
 def test_what_all_blocks_read_is_in_l2():
     same = work_of("k", run_of([set(range(10_000))] * SAMPLE), 1e12, L2)
     assert dict(same.work.bytes_moved)[Level.DRAM] == 0
-    assert same.cold_bytes == pytest.approx(32 * 10_000, rel=0.01)
+    assert dict(same.cold.bytes_moved)[Level.DRAM] == pytest.approx(32 * 10_000, rel=0.01)
 
 
 def test_overlap_tells_the_size_of_what_blocks_read_at_random():

@@ -15,6 +15,7 @@ from ptxbench.core.threads import WARP
 from ptxbench.emulator.sass.lanes import Array, Bound, Mask
 from ptxbench.emulator.sass.tally import Tallies, Tally
 from ptxbench.sass.operand import Kind, Operand
+from ptxbench.sass.program import SassInstruction
 
 _HALF = WARP // 2
 _MOST = 3
@@ -27,6 +28,11 @@ _UNITS = {
     "tensor": "HMMA IMMA DMMA",
 }
 _UNIT_OF = {base: unit for unit, bases in _UNITS.items() for base in bases.split()}
+_TWO_WORDS = ("SHF", "LEA", "PRMT")
+_READ = (
+    *(Kind.REGISTER, Kind.ZERO, Kind.UNIFORM, Kind.UNIFORM_ZERO),
+    *(Kind.CONSTANT, Kind.ADDRESS, Kind.IMMEDIATE),
+)
 _PAIRS = ("DFMA", "DADD", "DMUL", "DSETP", "DMNMX")
 
 
@@ -98,22 +104,33 @@ class Activity:
         self._last[unit, place] = kept
 
 
+def operand_places(instruction: SassInstruction) -> int:
+    """Return how many words an instruction reads, those that are constants or immediates among them."""
+    count = min(len(_sources(instruction)), _MOST)
+    if instruction.base in _TWO_WORDS:
+        count = min(count, 2)
+    return 2 * count if instruction.base in _PAIRS else count
+
+
+def _sources(instruction: SassInstruction) -> list[Operand]:
+    """Return what an instruction reads, without predicates."""
+    operands = instruction.operand_list
+    return [one for one in operands[0 if _stores(instruction.base) else 1 :] if one.kind in _READ]
+
+
+def _stores(base: str) -> bool:
+    return base.startswith(("ST", "RED")) or base == "LDGSTS"
+
+
 def _slots(i: Bound) -> _Slots | None:
     """Return the general registers that an instruction reads and writes, None where there are none."""
     base = i.instruction.base
     operands = i.operands
     if not operands or base.startswith("U") or base in ("BAR", "BRA", "BSSY", "BSYNC", "RET", "CALL", "EXIT"):
         return None
-    stores = base.startswith(("ST", "RED")) or base in ("LDGSTS",)
-    outs = () if stores else operands[:1]
-    sources = [
-        one
-        for one in operands[len(outs) :]
-        if one.kind in (Kind.REGISTER, Kind.ADDRESS, Kind.CONSTANT)
-        or one.kind in (Kind.IMMEDIATE, Kind.ZERO, Kind.UNIFORM, Kind.UNIFORM_ZERO)
-    ]
+    outs = () if _stores(base) else operands[:1]
     reads = []
-    for place, operand in enumerate(sources[:_MOST]):
+    for place, operand in enumerate(_sources(i.instruction)[:_MOST]):
         registers = _registers(i, operand, _words_read(i, place))
         if registers:
             reads.append((place, registers))

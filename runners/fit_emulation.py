@@ -1,0 +1,241 @@
+"""Fit the one number of an estimate by emulation, and judge what it is worth; write the figures of the pages.
+
+    python runners/fit_emulation.py
+
+Needs nvcc of the assembler's CUDA version and no GPU; takes five minutes. Each kernel of the instruction
+suite is compiled and run in the emulator on two of its blocks, on its own data. What it executes is by ncu,
+as nvcc may compile otherwise than the compiler of the GPU's machine did, but for one column. The number is
+fitted to the fit families of results/GPU/suite and written beside the table and its run (emulation.json).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from fit_model import COUNTED, PAGE, RESULTS, RUNS, folders_of
+from fit_model import table as markdown_table
+from judge_code import cubin_of
+from page_blocks import write_blocks
+from suite_data import input_words
+from suite_split import WORDS, SuiteKernel, read_split
+
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.emulator.sass.launch import Emulated, Launch, emulate
+from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.model.conformal import log_normal_ends
+from ptxbench.model.emulated_work import activity_of, work_of
+from ptxbench.model.emulation import EmulationTerms, by_emulation, write_emulation
+from ptxbench.model.estimate import Conditions, Machine, estimate
+from ptxbench.model.null_models import drawn_by_family
+from ptxbench.model.tensor import multiply_adds
+from ptxbench.model.validate import conditions_of, counts_folder, measured_kernels, read_works, session_static
+from ptxbench.model.validation_file import KernelCase, Purpose, read_session
+from ptxbench.model.work import KernelWork
+from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.storage.shipped import SHIPPED
+
+_BLOCKS, _PASSES = 2, 64
+_SMS = 132
+_L2_BYTES = 50e6
+_TARGET = "sm_90a"
+_SUITE = "suite"
+TOLD, NOT_TOLD, EMULATED, COUNTED_TOO = "told", "not told", "emulated operands", "emulated counts, too"
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One case on one GPU.
+
+    Attributes:
+        case: Which.
+        family: Its family.
+        work: What ncu counted; its time is the measured one.
+        emulated: What the emulator counted, with the same time.
+        found: The run of the emulator.
+        conditions: How it ran.
+        energy_j: Measured energy.
+        static_j: Of which static.
+        machine: The GPU, with the session's static power.
+    """
+
+    case: KernelCase
+    family: str
+    work: KernelWork
+    emulated: KernelWork
+    found: Emulated
+    conditions: Conditions
+    energy_j: float
+    static_j: float
+    machine: Machine
+
+
+def emulated_suite() -> dict[tuple[str, str], Emulated]:
+    """Return a run of every kernel of the suite on every kind of its data, by case and kind."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for one in read_split():
+            image = cubin_of(Path(folder), one, _TARGET).read_bytes()
+            kernel = parse_listing(disassemble(image), one.name)[one.name]
+            for kind in one.data:
+                launch = Launch(image, kernel, *_shape(one), _arguments(one, kind))
+                found[one.case, kind] = emulate(launch, _BLOCKS, _PASSES)
+    return found
+
+
+def _shape(one: SuiteKernel) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    return (one.blocks_per_sm * _SMS, 1, 1), (one.threads, 1, 1)
+
+
+def _arguments(one: SuiteKernel, kind: str) -> list[npt.NDArray[np.uint32] | np.int32]:
+    out = np.zeros(one.blocks_per_sm * _SMS * one.threads, np.uint32)
+    return [input_words(kind, one.data_type), out, np.int32(one.rounds)]
+
+
+def seen_on(gpu: str, runs: Mapping[tuple[str, str], Emulated]) -> list[Seen]:
+    """Return the cases that were measured on a GPU, beside their runs in the emulator."""
+    atlas, folder = open_atlas(gpu), RESULTS / SHIPPED[gpu].name / _SUITE
+    session = read_session(folder)
+    works, _ = read_works(counts_folder(folder, COUNTED), session)
+    static = session_static(session)
+    machine = replace(_unlimited(atlas), static=static)
+    found = []
+    for one in measured_kernels(session):
+        run = runs.get((one.case.name, one.case.operands))
+        if run is None or one.case.number not in works:
+            continue
+        own = work_of(one.case.name, run, 4.0 * (WORDS + _SMS * WORDS), _L2_BYTES).work
+        static_j = static.at(one.temperature_c) * one.time_s
+        conditions = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
+        family = one.case.name.partition("/")[0]
+        works_of = (replace(work, time_s=one.time_s) for work in (works[one.case.number], own))
+        found.append(Seen(one.case, family, *works_of, run, conditions, one.energy_j, static_j, machine))
+    return found
+
+
+def _unlimited(atlas: Atlas) -> Machine:
+    return replace(atlas.machine, limit_w=float("nan"))
+
+
+def dynamic_j(one: Seen, scale: float) -> float:
+    """Return the dynamic energy of a case by emulated operands, at a factor on the energies of opcodes."""
+    return (
+        _estimated(one, by_emulation(one.machine, EmulationTerms(scale, 1.0, 1.0, 1, 1)), one.work)
+        - one.static_j
+    )
+
+
+def _estimated(one: Seen, machine: Machine, work: KernelWork) -> float:
+    conditions = replace(one.conditions, activity=activity_of(one.found), activity_range=None)
+    return estimate(work, machine, conditions).energy_j
+
+
+def fit_scale(kernels: Sequence[Seen]) -> float:
+    """Return the factor by which kernels are nearest to what was measured, relative to their energy."""
+    # The energy is linear in the factor.
+    ends = np.array([[dynamic_j(one, scale) / one.energy_j for scale in (1.0, 2.0)] for one in kernels])
+    slope = ends[:, 1] - ends[:, 0]
+    rest = np.array([(one.energy_j - one.static_j) / one.energy_j for one in kernels]) - (ends[:, 0] - slope)
+    return float(slope @ rest / (slope @ slope))
+
+
+def fit(kernels: Sequence[Seen]) -> EmulationTerms:
+    """Return the number fitted to fit families, and how far each of them is off by the others."""
+    chosen = [one for one in kernels if one.case.purpose is Purpose.FIT]
+    families = sorted({one.family for one in chosen})
+    ratios = []
+    for family in families:
+        scale = fit_scale([one for one in chosen if one.family != family])
+        own = [one for one in chosen if one.family == family]
+        ratios += [(one.energy_j - one.static_j) / dynamic_j(one, scale) for one in own]
+    return EmulationTerms(fit_scale(chosen), *log_normal_ends(ratios), len(chosen), len(families))
+
+
+def errors_pct(kernels: Sequence[Seen], terms: EmulationTerms) -> dict[str, Floats]:
+    """Return how far each case's estimate is off, by what it was told."""
+    own = [by_emulation(one.machine, terms) for one in kernels]
+    random = [
+        replace(
+            one.conditions,
+            activity=one.machine.terms.activity_on("random", one.case.name.endswith(("-u32", "-u64"))),
+        )
+        for one in kernels
+    ]
+    energies = {
+        TOLD: [estimate(one.work, one.machine, one.conditions).energy_j for one in kernels],
+        NOT_TOLD: [
+            estimate(one.work, one.machine, how).energy_j for one, how in zip(kernels, random, strict=True)
+        ],
+        EMULATED: [_estimated(one, machine, one.work) for one, machine in zip(kernels, own, strict=True)],
+        COUNTED_TOO: [
+            _estimated(one, machine, one.emulated) for one, machine in zip(kernels, own, strict=True)
+        ],
+    }
+    measured = np.array([one.energy_j for one in kernels])
+    return {name: 100 * (np.array(found) / measured - 1) for name, found in energies.items()}
+
+
+def counts_pct(kernels: Sequence[Seen]) -> Floats:
+    """Return how far the emulated executions of each kernel are from those of ncu."""
+    return np.array([100 * (one.emulated.executions / one.work.executions - 1) for one in kernels])
+
+
+def _row(name: str, errors: Mapping[str, Floats], chosen: npt.NDArray[np.bool_]) -> list[str]:
+    return [
+        name,
+        str(int(chosen.sum())),
+        *(f"{np.abs(found[chosen]).mean():.1f}" for found in errors.values()),
+    ]
+
+
+def judged_block(
+    gpu: str, kernels: Sequence[Seen], terms: EmulationTerms
+) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the rows of a GPU's table."""
+    errors = errors_pct(kernels, terms)
+    judged = np.array([one.case.purpose is Purpose.JUDGED for one in kernels])
+    tensor = np.array([any(multiply_adds(opcode) for opcode, _ in one.work.opcodes) for one in kernels])
+    families = np.array([one.family for one in kernels])
+    rows = [_row("fit families", errors, ~judged), _row("judged", errors, judged)]
+    rows.append(_row("judged, without tensor cores", errors, judged & ~tensor))
+    rows += [
+        _row(f"- {name}", errors, judged & (families == name)) for name in dict.fromkeys(families[judged])
+    ]
+    for less in (TOLD, NOT_TOLD):
+        apart = np.abs(errors[less]) - np.abs(errors[EMULATED])
+        low, high = drawn_by_family(apart[judged], list(families[judged]))
+        print(f"{gpu}: {less} worse by {low:+.1f} to {high:+.1f}")
+    return [f"{gpu.upper()}, scale {terms.scale:.2f}", "cases", *(f"{name}, %" for name in errors)], rows
+
+
+def main() -> int:
+    """Emulate, fit, judge and write."""
+    try:
+        runs = emulated_suite()
+        blocks = []
+        for gpu in RUNS:
+            kernels = seen_on(gpu, runs)
+            terms = fit(kernels)
+            for folder in folders_of(gpu):
+                write_emulation(folder, terms)
+            print(terms)
+            blocks.append(markdown_table(*judged_block(gpu, kernels, terms)))
+            off = np.abs(counts_pct(kernels))
+            print(f"counts off by {np.median(off):.2f}% (median), {off.mean():.2f}% (mean), {off.max():.1f}%")
+        print("\n".join(blocks))
+        write_blocks(PAGE, {"emulated": "\n".join(blocks)})
+    except (PtxbenchError, OSError) as error:
+        print(f"fit_emulation: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
