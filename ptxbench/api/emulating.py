@@ -104,7 +104,8 @@ def _number(dtype: str, value: float) -> np.generic:
     from ptxbench.tune.element import ELEMENTS
 
     element = ELEMENTS[dtype]
-    return element.stored.type(element.bits(np.array([value])).view(element.stored)[0])
+    bits: np.generic = element.bits(np.array([value])).view(element.stored)[0]
+    return bits
 
 
 def launch_of_code(
