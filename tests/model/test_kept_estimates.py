@@ -138,7 +138,7 @@ def of_points():
         moved = (("dram", bytes_moved),)
         points.append(RooflinePoint(f"{kind}-{n}", kind, flops, moved, time_s, energy_j))
     fit = fit_roofline(points)
-    machine = fit.machine("f32", "dram", 1 / 60e12, 1 / 4e12)
+    machine = fit.machine("f32", "dram", F32)
     return {
         "roofline": [fit.names, [fit.coefficient(name) for name in fit.names], fit.residual],
         "roofline of a kernel": fit.energy("f64", "dram", 1e12, 2e12, 0.5),

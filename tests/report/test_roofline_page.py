@@ -151,7 +151,7 @@ class TestBrowser:
         assert titles[3:] == ["Energy by component"] * 3 + ["Where a trade pays"]
         rows = tab.run("[...document.querySelectorAll('#balances tbody tr')].map(e => e.textContent)")
         assert len(rows) == 3
-        assert "14.84 (14.4 to 15.3)" in rows[0]
+        assert "14.66 (14.2 to 15.1)" in rows[0]
         assert rows[0].endswith("sound")
         exported = list(csv.DictReader(io.StringIO(tab.run("csvText()"))))
         assert {row["level"] for row in exported} == {"dram", "l2"}
