@@ -17,7 +17,7 @@ from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, Seed, windo
 
 if TYPE_CHECKING:
     from ptxbench.tune.blocks.concurrent import ConcurrentTrial
-    from ptxbench.tune.blocks.concurrent_search import ConcurrentTuned
+    from ptxbench.tune.blocks.concurrent_search import ConcurrentTuned, InTurn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,10 @@ def concurrent(options: _ConcurrentOptions) -> int:
 
     Each is a file of `ptxbench tune kernel`; its axes other than the block hold their first value. The
     kernels run in streams of their own. Block sizes are tried by Algorithm 3 of Guerreiro et al. (2015) at
-    the clocks that are set. Each kernel's results are checked alone first. Each run is saved before the next
-    begins; --resume continues. It all happens in this process: a kernel that hangs hangs the search, so tune
-    each with `tune kernel` before. The exit code is 1 if no run is valid.
+    the clocks that are set, and those of each kernel alone by Algorithm 1. What is recommended is the best of
+    all that was run, at once or in turn. Each kernel's results are checked alone first. Each run is saved
+    before the next begins; --resume continues. It all happens in this process: a kernel that hangs hangs the
+    search, so tune each with `tune kernel` before. The exit code is 1 if no run is valid.
     """
     from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
     from ptxbench.tune.spec_file import load_spec
@@ -81,7 +82,7 @@ def concurrent(options: _ConcurrentOptions) -> int:
         _print_json(tuned, options.objective)
     else:
         _print(tuned, options.objective)
-    return 0 if tuned.chosen.ok else 1
+    return 0 if tuned.recommended.ok else 1
 
 
 def _print_json(tuned: ConcurrentTuned, objective: str) -> None:
@@ -96,9 +97,15 @@ def _print_json(tuned: ConcurrentTuned, objective: str) -> None:
             "possible": tuned.possible,
             "chosen": _plain(tuned.chosen),
             "default": _plain(tuned.default),
-            "best": _plain(tuned.best) if tuned.best else None,
+            "best": _plain(tuned.best),
+            "in_turn": [_plain(one) for one in tuned.alone],
+            "recommended": _how(tuned),
         }
     )
+
+
+def _how(tuned: ConcurrentTuned) -> str:
+    return "at once" if tuned.recommended is tuned.best else "in turn"
 
 
 def _plain(trial: ConcurrentTrial) -> dict[str, object]:
@@ -123,9 +130,12 @@ def _print(tuned: ConcurrentTuned, objective: str) -> None:
     click.echo(
         f"{tuned.iterations} runs of {tuned.tried} combinations of high occupancy, {tuned.possible} in all"
     )
-    rows = {"chosen": tuned.chosen, "default": tuned.default}
-    if tuned.best is not None:
-        rows["best of all"] = tuned.best
+    rows: dict[str, ConcurrentTrial | InTurn] = {
+        "chosen by Algorithm 3": tuned.chosen,
+        "default": tuned.default,
+        "best at once": tuned.best,
+        "in turn": tuned.in_turn,
+    }
     print_table(
         ("", "variants", "time ms", "power W", "energy J", "power limit"),
         [
@@ -143,10 +153,12 @@ def _print(tuned: ConcurrentTuned, objective: str) -> None:
     )
     for what, one in rows.items():
         if not one.ok:
-            click.echo(f"{what}: {one.status}: {one.reason}")
-    chosen = cost_of(tuned.chosen, objective)
-    saved = 1 - chosen / cost_of(tuned.default, objective)
-    click.echo(f"\n{objective} saved against the default blocks: {saved:.1%}")
-    if tuned.best is not None:
-        click.echo(f"{objective} over the best of all: {chosen / cost_of(tuned.best, objective) - 1:.1%}")
+            click.echo(f"{what}: {one.reason}")
+    recommended = tuned.recommended
+    click.echo(f"\nrecommended: {_how(tuned)}, {recommended.name}")
+    least, default = cost_of(recommended, objective), cost_of(tuned.default, objective)
+    click.echo(f"{objective} saved against the default blocks at once: {1 - least / default:.1%}")
+    click.echo(
+        f"{objective} of what Algorithm 3 chose over that: {cost_of(tuned.chosen, objective) / least - 1:.1%}"
+    )
     click.echo(f"folder: {tuned.path}")

@@ -44,7 +44,8 @@ class SearchOptions:
             kernel), a way to tune clocks such as race-to-idle+clocks, or a strategy of Kernel Tuner such as
             genetic_algorithm (default: timed with a table, estimate for time, else random).
         budget: Try so many variants.
-        candidates: Estimate so many variants before the first is tried (for --strategy timed or estimate).
+        candidates: Estimate so many variants before the first is tried (for --strategy timed or estimate;
+            default: eight for each of the budget, 32 to 256).
         measure: Measure the energy of each variant, or only its time.
         prune: Only time a variant whose estimate is more than so many times the best.
     """
@@ -55,7 +56,7 @@ class SearchOptions:
     table: Annotated[Path | str | None, TUNE_TABLE] = None
     strategy: str | None = None
     budget: Annotated[int, Opt(1, 100_000)] = 50
-    candidates: Annotated[int, Opt(1, 100_000)] = 256
+    candidates: Annotated[int | None, Opt(1, 100_000)] = None
     measure: Annotated[str, Opt(choices=("energy", "time"))] = "energy"
     window_s: Annotated[float, window_of("0.4")] = 0.4
     prune: Annotated[float | None, Opt(1, 1000)] = None
@@ -67,7 +68,7 @@ class SampleOptions:
 
     Attributes:
         sample: Draw so many of the budget at random, to see how well the estimate ranks (for --strategy timed
-            or estimate).
+            or estimate); at most a third of it.
     """
 
     sample: Annotated[int, Opt(0, 100_000)] = 0
@@ -104,10 +105,10 @@ class TuningOptions(SeedOptions, SampleOptions, SearchOptions):
             options=TrialOptions(power=self.measure == "energy", window_s=self.window_s, seed=self.seed or 0),
             strategy=self.strategy or "",
             budget=self.budget,
-            candidates=self.candidates,
+            candidates=self.candidates or min(max(32, 8 * self.budget), 256),
             table=find_table(self.table) if self.table else None,
             prune=math.nan if self.prune is None else self.prune,
-            sample=self.sample,
+            sample=min(self.sample, self.budget // 3),
             **own,
         )
 

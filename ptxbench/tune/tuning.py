@@ -38,7 +38,7 @@ from ptxbench.tune.trial import Trial
 from ptxbench.tune.tunable_kernel import Point, TunableKernel
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import Core, Problem
-from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner, require_window
 
 TIMED, BY_ESTIMATE, AT_RANDOM, BY_BLOCKS = "timed", "estimate", "random", "guerreiro"
 
@@ -151,6 +151,8 @@ def tune(
     tuning = _with_own_table(tuning, gpu.info)
     strategy = tuning.strategy or usual_strategy(tuning)
     _require_sense(tuning, strategy)
+    if tuning.options.power:
+        require_window(gpu, tuning.options.window_s)
     subject, space = subject_of(gpu, tuning)
     chosen = _chosen(space, tuning.variants)
     library = _library(gpu, tuning) if tuning.beside else None

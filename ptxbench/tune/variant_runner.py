@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from ptxbench.catalogue.architecture import sm_facts
-from ptxbench.core.errors import LaunchError
+from ptxbench.core.errors import ArgumentError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.status import Status
@@ -37,6 +37,8 @@ _TIMING_S = 0.004
 # Temperature moves slowly, and reading the state of a GPU takes as long as a launch.
 _TEMPERATURE_AGE_S = 1.0
 _MAX_TIMED = 64
+# Refreshes of the sensor behind its settling that give a power.
+_LEAST_REFRESHES = 2
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,22 @@ class VariantRunner:
         if self._model is None:
             return trial
         return trial.estimated_by(self._model, self.subject.problem, time_s, temperature_c)
+
+
+def require_window(gpu: Gpu, window_s: float) -> None:
+    """Refuse a window that is too short for the power sensor to settle in, before anything runs.
+
+    Raises:
+        ArgumentError: It is.
+    """
+    sensor = board_sensor(gpu.sensors)
+    least_s = sensor.settle_s + _LEAST_REFRESHES * sensor.refresh_s
+    if window_s < least_s:
+        raise ArgumentError(
+            "window_s",
+            f"must be {least_s:.2g} or more, not {window_s:g}: the power sensor of {gpu.info.name} settles no"
+            " sooner",
+        )
 
 
 def _held_mhz(run: KernelRun) -> float:

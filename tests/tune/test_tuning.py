@@ -22,6 +22,7 @@ from ptxbench.tune.kernel import Kernel, Refused, build_kernel
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.search import Evaluator, search_by_estimate
+from ptxbench.tune.search_options import TuningOptions
 from ptxbench.tune.space import load_axes, search_space
 from ptxbench.tune.tuning import Tuning, tune, usual_strategy
 from ptxbench.tune.variant import DType, Form, Problem, Variant
@@ -288,3 +289,9 @@ def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Pat
         )
         assert 1 <= len(found.trials) <= 3
         assert found.best
+
+
+@pytest.mark.parametrize(("budget", "sample", "candidates"), [(2, 0, 32), (5, 1, 40), (50, 5, 256)])
+def test_of_a_small_budget_most_is_left_to_the_estimate(budget: int, sample: int, candidates: int) -> None:
+    tuning = TuningOptions(budget=budget, sample=5).tuning(SMALL)
+    assert (tuning.sample, tuning.candidates) == (sample, candidates)

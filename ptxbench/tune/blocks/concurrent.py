@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
-from ptxbench.devices.base import Gpu
+from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
@@ -34,6 +34,7 @@ class ConcurrentTrial(PowerOutcome):
         time_s: Time of a round, in which every kernel runs once, while power was read.
         kernel_s: When each kernel ended after the beginning of a round.
         wall_s: Host time of all of it.
+        alone: Number of the kernel that ran alone, from 1 on; 0: all ran at once.
     """
 
     _TIME: ClassVar[str] = "time_s"
@@ -44,17 +45,19 @@ class ConcurrentTrial(PowerOutcome):
     time_s: float = _NAN
     kernel_s: tuple[float, ...] = ()
     wall_s: float = _NAN
+    alone: int = 0
 
     @property
     def name(self) -> str:
         """Its variants and its clock in short."""
-        return run_name(self.variants, self.clock_mhz)
+        return run_name(self.variants, self.clock_mhz, self.alone)
 
 
-def run_name(variants: Sequence[Configuration], clock_mhz: int) -> str:
-    """Return the name of a run of variants at once."""
+def run_name(variants: Sequence[Configuration], clock_mhz: int, alone: int = 0) -> str:
+    """Return the name of a run of variants at once, or of one alone (its kernel's number, from 1 on)."""
     named = " | ".join(one.name for one in variants)
-    return f"{named} @ {clock_mhz} MHz" if clock_mhz else named
+    named = f"{named} @ {clock_mhz} MHz" if clock_mhz else named
+    return f"kernel {alone} alone: {named}" if alone else named
 
 
 class ConcurrentRunner:
@@ -91,33 +94,40 @@ class ConcurrentRunner:
         )
         self._checked = {} if checked is None else checked
 
-    def measure(self, variants: Sequence[BlockVariant], clock_mhz: int = 0) -> ConcurrentTrial:
+    def measure(
+        self, variants: Sequence[BlockVariant], clock_mhz: int = 0, alone: int = 0
+    ) -> ConcurrentTrial:
         """Check each variant alone, once, then run all of them at once.
 
         Args:
-            variants: One for each kernel.
+            variants: One for each kernel that runs.
             clock_mhz: SM clock that the caller has set, for the record.
+            alone: Number of the only kernel that runs, from 1 on; 0: all run.
 
         Raises:
             GpuError: The GPU stopped answering.
         """
         began_s = self._wall_s()
         trial = ConcurrentTrial(
-            variants=tuple(one.variant for one in variants), clock_mhz=clock_mhz, status=TrialStatus.OK
+            variants=tuple(one.variant for one in variants),
+            clock_mhz=clock_mhz,
+            status=TrialStatus.OK,
+            alone=alone,
         )
+        kernels = self._kernels[alone - 1 : alone] if alone else self._kernels
         try:
-            for number, one in enumerate(variants):
-                if why := self._fault(number, one):
-                    name = self._kernels[number].spec.name
+            for kernel, one in zip(kernels, variants, strict=True):
+                if why := self._fault(kernel, one):
+                    name = kernel.spec.name
                     return replace(trial, status=TrialStatus.WRONG, reason=f"{name}: {why}")
-            trial = self._run(trial, variants)
+            launches = [k.launch(v.kernel) for k, v in zip(kernels, variants, strict=True)]
+            trial = self._run(trial, launches)
         except LaunchError as error:
             return replace(trial, status=TrialStatus.LAUNCH_FAILED, reason=str(error))
         return replace(trial, wall_s=self._wall_s() - began_s)
 
-    def _run(self, trial: ConcurrentTrial, variants: Sequence[BlockVariant]) -> ConcurrentTrial:
+    def _run(self, trial: ConcurrentTrial, launches: Sequence[Launch]) -> ConcurrentTrial:
         gpu = self._gpu
-        launches = [k.launch(v.kernel) for k, v in zip(self._kernels, variants, strict=True)]
         gpu.run_concurrently(launches)  # the first makes streams and fills caches
         once = gpu.run_concurrently(launches)
         round_s, kernel_s = once.run.window.elapsed_s, once.kernel_s
@@ -152,10 +162,10 @@ class ConcurrentRunner:
             energy_j=power.power_w * result.launch_s,
         )
 
-    def _fault(self, number: int, one: BlockVariant) -> str:
+    def _fault(self, kernel: UserKernel, one: BlockVariant) -> str:
         """Return why a variant's results are wrong, or ""; it is run alone once."""
-        key = self._kernels[number].spec.digest, one.variant.name
+        key = kernel.spec.digest, one.variant.name
         if key not in self._checked:
-            correct, why = self._kernels[number].check(self._gpu, one.kernel)
+            correct, why = kernel.check(self._gpu, one.kernel)
             self._checked[key] = why if correct is Correct.NO else ""
         return self._checked[key]

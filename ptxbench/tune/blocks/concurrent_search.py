@@ -29,9 +29,10 @@ from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
 from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.user_kernel import UserKernel
+from ptxbench.tune.variant_runner import require_window
 
 _TRIALS = "trials.jsonl"
-COSTS: dict[str, Callable[[ConcurrentTrial], float]] = {
+COSTS: dict[str, Callable[[ConcurrentTrial | InTurn], float]] = {
     "energy": lambda trial: trial.energy_j,
     "time": lambda trial: trial.time_s,
     "edp": lambda trial: trial.energy_j * trial.time_s,
@@ -106,6 +107,52 @@ def _manifest(
 
 
 @dataclass(frozen=True)
+class InTurn:
+    """Kernels that run one after the other: times and energies of each alone add up.
+
+    Attributes:
+        alone: The run of each.
+    """
+
+    alone: tuple[ConcurrentTrial, ...]
+
+    @property
+    def name(self) -> str:
+        """The variants in short."""
+        return ", then ".join(one.variants[0].name for one in self.alone)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all of them count."""
+        return all(one.ok for one in self.alone)
+
+    @property
+    def time_s(self) -> float:
+        """Time of all together, s."""
+        return sum(one.time_s for one in self.alone)
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of all together, J."""
+        return sum(one.energy_j for one in self.alone)
+
+    @property
+    def power_w(self) -> float:
+        """Their mean power, W."""
+        return self.energy_j / self.time_s
+
+    @property
+    def at_limit(self) -> str:
+        """What tables say of it at the power limit."""
+        return "; ".join(dict.fromkeys(filter(None, (one.at_limit for one in self.alone))))
+
+    @property
+    def reason(self) -> str:
+        """Why it does not count; "" where it does."""
+        return "; ".join(one.reason for one in self.alone if not one.ok)
+
+
+@dataclass(frozen=True)
 class ConcurrentTuned:
     """What was found.
 
@@ -118,7 +165,9 @@ class ConcurrentTuned:
         iterations: Runs that Algorithm 3 needed.
         tried: Combinations of block sizes of high occupancy.
         possible: Combinations of all block sizes.
-        best: The best of all combinations, where all were run, or None.
+        best: The best of all runs at once that were made.
+        alone: The best run of each kernel alone.
+        objective: What was made small.
     """
 
     path: Path
@@ -129,7 +178,21 @@ class ConcurrentTuned:
     iterations: int
     tried: int
     possible: int
-    best: ConcurrentTrial | None
+    best: ConcurrentTrial
+    alone: tuple[ConcurrentTrial, ...]
+    objective: str
+
+    @property
+    def in_turn(self) -> InTurn:
+        """The kernels one after the other, each with the block size that is its best alone."""
+        return InTurn(self.alone)
+
+    @property
+    def recommended(self) -> ConcurrentTrial | InTurn:
+        """The best of all that was run, be it at once or in turn."""
+        in_turn = self.in_turn
+        is_better = cost_of(in_turn, self.objective) < cost_of(self.best, self.objective)
+        return in_turn if is_better else self.best
 
 
 class ConcurrentRuns:
@@ -151,41 +214,57 @@ class ConcurrentRuns:
         self._held = self._lines.by_name
         self._runner = open_bench(self.trials)
         self._show = show
-        self._variants: dict[str, tuple[Sequence[BlockVariant], int]] = {}
+        self._variants: dict[str, tuple[Sequence[BlockVariant], int, int]] = {}
 
     @property
     def trials(self) -> tuple[ConcurrentTrial, ...]:
         """Every run, in the order in which they were made."""
         return tuple(self._held.values())
 
-    def measure(self, variants: Sequence[BlockVariant], clock_mhz: int = 0) -> ConcurrentTrial:
-        """Return a run of all kernels, and keep it.
+    def measure(
+        self, variants: Sequence[BlockVariant], clock_mhz: int = 0, alone: int = 0
+    ) -> ConcurrentTrial:
+        """Return a run of all kernels, or of one alone (its number, from 1 on), and keep it.
 
         Raises:
             GpuError: The GPU stopped answering.
             InputError: The disk is full.
         """
-        name = run_name([one.variant for one in variants], clock_mhz)
-        self._variants[name] = variants, clock_mhz
+        name = run_name([one.variant for one in variants], clock_mhz, alone)
+        self._variants[name] = variants, clock_mhz, alone
         if name not in self._held:
             self._show(len(self._held), 0, name)
-            self._lines.add(self._runner.measure(variants, clock_mhz))
+            self._lines.add(self._runner.measure(variants, clock_mhz, alone))
         return self._held[name]
 
-    def repeat_first(self, objective: str) -> None:
+    def repeat_first(self, objective: str, alone: int = 0) -> None:
         """Make the best runs again, so that none stands first by a lucky reading.
+
+        Args:
+            objective: What they are the best by.
+            alone: Of which kernel alone, from 1 on; 0: those at once.
 
         Raises:
             GpuError: The GPU stopped answering.
             InputError: The disk is full.
         """
+        most = 1 if alone else FIRST
 
         def first() -> list[str]:
-            known = [t for n, t in self._held.items() if n in self._variants and math.isfinite(t.energy_j)]
-            best = sorted((t for t in known if t.ok), key=lambda trial: cost_of(trial, objective))
-            return [trial.name for trial in best[:FIRST]]
+            return [trial.name for trial in self.best_first(objective, alone)[:most]]
 
         repeat_first(first, lambda name: max(1, len(self._held[name].energies_j)), self._again)
+
+    def best_first(self, objective: str, alone: int = 0) -> list[ConcurrentTrial]:
+        """Return the runs of this search that count, the best first.
+
+        Args:
+            objective: What they are the best by.
+            alone: Of which kernel alone, from 1 on; 0: those at once.
+        """
+        known = [t for name, t in self._held.items() if name in self._variants and t.alone == alone]
+        counted = [trial for trial in known if math.isfinite(cost_of(trial, objective))]
+        return sorted(counted, key=lambda trial: cost_of(trial, objective))
 
     def _again(self, name: str) -> None:
         """Make a run that has one energy again, and keep both as one."""
@@ -209,7 +288,7 @@ class ConcurrentRuns:
         self._lines.close()
 
 
-def cost_of(trial: ConcurrentTrial, objective: str) -> float:
+def cost_of(trial: ConcurrentTrial | InTurn, objective: str) -> float:
     """Return what is made small; infinite for a run that does not count."""
     cost = COSTS[objective](trial) if trial.ok else math.nan
     return cost if math.isfinite(cost) else math.inf
@@ -247,6 +326,7 @@ def tune_concurrently(
     """
     if gpu.info.kind is GpuKind.REPLAYED:
         raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
+    require_window(gpu, tuning.window_s)
     kernels = [UserKernel(spec, tuning.seed) for spec in tuning.specs]
     jobs = tuning.jobs or os.cpu_count() or 1
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
@@ -270,24 +350,51 @@ def tune_concurrently(
             tuning.patience,
         )
         default = runs.measure([default_block(one) for one in every]).name
-        combinations = itertools.product(*every) if tuning.exhaustive else ()
-        all_of_them = [runs.measure(one).name for one in combinations]
+        for combination in itertools.product(*every) if tuning.exhaustive else ():
+            runs.measure(combination)
         runs.repeat_first(tuning.objective)
+        last = [_tune_alone(runs, number, one, tuning) for number, one in enumerate(ordered, 1)]
     finally:
         runs.close()
     trials = {one.name: one for one in runs.trials}
-    every_one = [trials[name] for name in all_of_them]
+    chosen = measure(found.choice)
     return ConcurrentTuned(
         path=path,
         manifest=manifest,
         trials=runs.trials,
-        chosen=measure(found.choice),
+        chosen=chosen,
         default=trials[default],
         iterations=found.iterations,
         tried=math.prod(len(one) for one in ordered),
         possible=math.prod(len(one) for one in every),
-        best=min(every_one, key=lambda trial: cost_of(trial, tuning.objective), default=None),
+        best=next(iter(runs.best_first(tuning.objective)), chosen),
+        alone=tuple(
+            next(iter(runs.best_first(tuning.objective, number)), trials[name])
+            for number, name in enumerate(last, 1)
+        ),
+        objective=tuning.objective,
     )
+
+
+def _tune_alone(
+    runs: ConcurrentRuns, number: int, ordered: Sequence[BlockVariant], tuning: ConcurrentTuning
+) -> str:
+    """Search the block size of one kernel alone by Algorithm 1, and return the name of what it chose.
+
+    Args:
+        runs: Where runs are made and kept.
+        number: Number of the kernel, from 1 on.
+        ordered: Its block sizes, in the order in which they are tried.
+        tuning: What is made small, and how long is searched.
+    """
+
+    def cost(choice: tuple[int, ...]) -> ConcurrentCost:
+        return concurrent_cost(runs.measure([ordered[choice[0]]], alone=number), tuning.objective)
+
+    found = tune_concurrent([len(ordered)], cost, tuning.patience)
+    name = runs.measure([ordered[found.choice[0]]], alone=number).name
+    runs.repeat_first(tuning.objective, number)
+    return name
 
 
 def _resumed(path: Path, now: ConcurrentManifest) -> ConcurrentManifest:

@@ -103,13 +103,48 @@ def test_every_run_is_kept_and_none_made_twice(tmp_path: Path, tuning: Concurren
     changed = [later[t.name] for t in first.trials if later[t.name] != t]
     assert all(len(t.energies_j) == 2 for t in changed)
     every = tune_concurrently(SimulatedGpu(), replace(tuning, exhaustive=True), resume=out)
-    assert len(every.trials) == every.possible == 25
+    assert len([t for t in every.trials if not t.alone]) == every.possible == 25
     assert every.best.energy_j <= every.chosen.energy_j
     assert every.chosen.energy_j <= 1.001 * every.default.energy_j
     with pytest.raises(InputError, match="measured with window_s"):
         tune_concurrently(SimulatedGpu(), replace(tuning, window_s=0.2), resume=out)
     with pytest.raises(InputError, match="already holds a run"):
         tune_concurrently(SimulatedGpu(), tuning, out)
+
+
+class CostlyTogether(SimulatedGpu):
+    """A GPU on which kernels at once take twice as long as in turn."""
+
+    def run_concurrently(self, launches, rounds=1):
+        many = [*launches, *launches, *launches] if len(launches) > 1 else launches
+        found = super().run_concurrently(many, rounds)
+        return replace(found, kernel_s=found.kernel_s[: len(launches)])
+
+
+@pytest.mark.parametrize(("gpu", "how"), [(CostlyTogether, "in turn"), (SimulatedGpu, "at once")])
+def test_the_best_of_all_runs_is_recommended_at_once_or_in_turn(
+    tmp_path: Path, tuning: ConcurrentTuning, gpu: type[SimulatedGpu], how: str
+) -> None:
+    found = tune_concurrently(gpu(), tuning, tmp_path / "runs")
+    assert (found.recommended is found.best) == (how == "at once")
+    in_turn = found.in_turn
+    assert found.recommended.energy_j == min(found.best.energy_j, in_turn.energy_j)
+    assert found.best.energy_j <= min(found.chosen.energy_j, found.default.energy_j)
+    assert in_turn.time_s == pytest.approx(sum(one.time_s for one in found.alone))
+    assert [one.alone for one in found.alone] == [1, 2]
+    assert all(len(one.energies_j) == 2 for one in found.alone)
+
+
+def test_a_window_that_the_sensor_does_not_settle_in_is_refused_at_once(
+    tmp_path: Path, tuning: ConcurrentTuning, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match="window_s must be"):
+        tune_concurrently(SimulatedGpu(), replace(tuning, window_s=0.01), tmp_path / "runs")
+    words = ["tune", "kernel", str(spec(tmp_path / "c")), "--gpu", "simulated", "--window", "0.02"]
+    assert run([*words, "--out", str(tmp_path / "t")]) == 2
+    assert "--window must be" in capsys.readouterr().err
+    assert not (tmp_path / "t").exists()
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_wrong_kernel_is_named_and_never_run_beside_others(
@@ -150,11 +185,13 @@ def test_the_command_prints_choice_default_and_best(
     text = capsys.readouterr().out
     assert "SIMULATED, no measurement" in text
     assert "16 combinations of high occupancy, 25 in all" in text
-    assert all(one in text for one in ("chosen", "default", "best of all"))
+    assert all(one in text for one in ("chosen by", "default", "best at once", "in turn", "recommended: "))
     assert run([*words, "--out", str(out), "--resume", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["kernels"] == ["twice", "twice"]
     assert found["best"]["energy_j"] <= found["chosen"]["energy_j"]
+    in_turn_j = sum(one["energy_j"] for one in found["in_turn"])
+    assert found["recommended"] == ("in turn" if in_turn_j < found["best"]["energy_j"] else "at once")
     assert run([*words, "--resume"]) == 2
 
 
