@@ -190,7 +190,8 @@ def test_all_that_runs_since_the_first_sparse_product_is_brought_down_though_no_
         steady_power_w=math.nan,
         status=Status.WINDOW_TOO_SHORT,
     )
-    lowered = find_large([*records, timed], STATIC)
+    again = replace(timed, trial_id="sparse/-2", start_ns=records[60].start_ns)
+    lowered = find_large([*records, again, timed], STATIC)
     assert set(lowered) == {r.trial_id for r, is_later in zip(records, since, strict=True) if is_later}
     ratio = [
         (lowered[r.trial_id].of(r.steady_power_w) - UNFED_W) / (r.steady_power_w - UNFED_W)

@@ -27,6 +27,17 @@ def test_what_two_kernels_share_cancels_in_their_difference():
     assert ties.error({"0": 2.0}) == pytest.approx(2 * ties.error({"0": 1.0}))
 
 
+def test_the_scatter_of_a_kernel_s_trials_shows_what_levels_raise_its_variance_by():
+    visits = [0, 1], [0, 1, 1], [1], [2, 0, 1, 2]
+    ties = tied(*visits)
+    for number, stretches in enumerate(visits):
+        n = len(stretches)
+        of_trials = ties.covariance[np.ix_(stretches, stretches)]
+        # The sample variance of n values whose covariance this is, over n: the variance of their mean by it.
+        variance = (np.trace(of_trials) - of_trials.sum() / n) / (n - 1) if n > 1 else 0.0
+        assert ties.shown[number] == pytest.approx(variance / n, abs=1e-18)
+
+
 def test_of_a_kernel_that_is_not_known_only_the_spread_is():
     assert tied([0, 0], [0, 0]).error({"0": 1.0, "other": 3.0}) == pytest.approx(3 * SPREAD)
 
