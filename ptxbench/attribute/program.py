@@ -317,7 +317,7 @@ def energy_of(
         facts.window.elapsed_s,
         gpus,
         method,
-        _said(facts, recorded.log),
+        remarks_on(facts, recorded.log),
         facts.is_simulated,
         {unit: n for unit, n in {**recorded.log.counts, **(units or {})}.items() if n > 0},
     )
@@ -415,7 +415,7 @@ def _replay_plan(boards: Sequence[Board], after: int) -> ReplayPlan:
     return ReplayPlan(max(SETTINGS.window_s, settled_s), after=after)
 
 
-def _said(facts: ProgramPart, log: LaunchLog) -> tuple[str, ...]:
+def remarks_on(facts: ProgramPart, log: LaunchLog) -> tuple[str, ...]:
     """Return what to know about the kernels that were followed, or why they were not."""
     said = [*filter(None, [facts.not_followed]), *log.remarks]
     if facts.exit_code is None:

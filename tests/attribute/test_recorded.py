@@ -12,9 +12,9 @@ from fakes.loads import LoadedGpu
 
 from ptxbench.api.board import open_boards
 from ptxbench.attribute.attribution import NO_KERNEL
-from ptxbench.attribute.launches import Launches, LaunchLog, innermost, join_launches
-from ptxbench.attribute.program import energy_of, recorded_board, recording
-from ptxbench.attribute.ranges import RangeKind, join_ranges
+from ptxbench.attribute.launches import Launches, LaunchLog, innermost, join_launches, no_launches
+from ptxbench.attribute.program import energy_of, recorded_board, recording, remarks_on
+from ptxbench.attribute.ranges import RangeKind, join_ranges, read_windows
 from ptxbench.attribute.recorded import RecordedProgram, keep, load, program_manifest
 from ptxbench.attribute.report import csv_text, document
 from ptxbench.attribute.timeline import events
@@ -273,3 +273,76 @@ def test_launches_keep_their_lanes(folder, recorded):
     names = [kept.names[i] for i in kept.name]
     assert names == [original.names[i] for i in original.name]
     assert [kept.lanes[i] for i in kept.lane] == [original.lanes[i] for i in original.lane]
+
+
+@pytest.mark.parametrize(
+    ("part", "log", "said"),
+    [
+        ({}, {"dropped": 3}, "3 kernels were lost: their energy is in '(no kernel)'"),
+        ({}, {"dropped": 0}, "kernels were lost"),
+        ({}, {"processes": 0}, "no process of the command started CUDA"),
+        ({"not_followed": "CUPTI is not there"}, {"processes": 0}, "CUPTI is not there"),
+        ({"not_followed": "CUPTI is not there"}, {"processes": 0}, "no process of the command started CUDA"),
+        ({"exit_code": None}, {}, "the run was not kept to its end"),
+        (
+            {},
+            {"by_gpu": {}, "remarks": ("kernels are not known: no CUPTI",)},
+            "energy by the program's ranges",
+        ),
+        ({}, {"by_gpu": {}, "remarks": ("no CUPTI not known",), "ranges": ()}, "whole-run energy"),
+    ],
+)
+def test_what_the_reader_must_know_is_said_and_nothing_else(recorded, part, log, said):
+    found = remarks_on(replace(recorded.manifest.part, **part), replace(recorded.log, **log))
+    hidden = log.get("dropped") == 0 or (bool(part.get("not_followed")) and said.startswith("no process"))
+    assert any(said in sentence for sentence in found) is not hidden
+
+
+def test_of_time_unseen_its_share_is_said_and_whether_launches_were_counted_meanwhile(recorded):
+    start_ns, length_ns = (
+        recorded.manifest.part.start_ns,
+        recorded.manifest.part.end_ns - recorded.manifest.part.start_ns,
+    )
+    unseen_ns = tuple(
+        (start_ns + n * length_ns // 4, start_ns + n * length_ns // 4 + length_ns // 10) for n in (1, 2)
+    )
+    for is_counted, how in ((True, "estimated by the launches counted"), (False, "may be too low")):
+        log = replace(recorded.log, unseen_ns=unseen_ns, is_counted=is_counted)
+        said = remarks_on(recorded.manifest.part, log)
+        (sentence,) = [one for one in said if "too fast" in one]
+        assert "for 20% of the time" in sentence
+        assert how in sentence
+
+
+def test_kernels_of_a_gpu_that_was_not_read_are_said_and_those_of_none_leave_the_energy_whole(recorded):
+    (launches,) = recorded.log.by_gpu.values()
+    other = replace(recorded.log, by_gpu={**recorded.log.by_gpu, "GPU-7": launches})
+    said = remarks_on(recorded.manifest.part, other)
+    assert "kernels also ran on 1 GPUs that were not read: GPU-7" in said
+    without = replace(recorded.log, by_gpu={"": no_launches()}, ranges=())
+    (gpu,) = energy_of(RecordedProgram(recorded.manifest, recorded.boards, without)).gpus
+    (share,) = gpu.kernels
+    assert (share.names, share.calls, share.energy_j) == ((NO_KERNEL,), 0, gpu.energy.energy_j)
+    assert share.interval_j == pytest.approx(gpu.energy.interval_j)
+
+
+def test_ranges_are_joined_by_kind_and_name_in_order_and_one_that_ends_before_it_begins_is_none():
+    parts = [("b", 5, 9), ("a", 7, 8), ("b", 1, 2), ("c", 4, 3), ("a", 2, 2)]
+    found = join_ranges((RangeKind.NVTX, *part) for part in parts)
+    spans = {one.name: list(zip(one.start_ns.tolist(), one.end_ns.tolist(), strict=True)) for one in found}
+    assert spans == {"b": [(1, 2), (5, 9)], "a": [(2, 2), (7, 8)]}
+
+
+def test_windows_are_read_from_all_files_and_lines_that_hold_none_are_left_out(tmp_path):
+    good = '{"name": "step", "start_ns": 5, "end_ns": 9}\n'
+    bad = (
+        '{"name": "step", "start_ns": 5}\n',
+        "[]\n",
+        "no JSON\n",
+        '{"name": 1, "start_ns": "x", "end_ns": 2}\n',
+    )
+    (tmp_path / "1.windows").write_text("".join(bad) + good)
+    (tmp_path / "2.windows").write_text(good.replace("5", "15").replace("9", "19") + good[:20])
+    (one,) = read_windows(tmp_path)
+    assert (one.name, one.kind) == ("step", RangeKind.WINDOW)
+    assert (one.start_ns.tolist(), one.end_ns.tolist()) == ([5, 15], [9, 19])
