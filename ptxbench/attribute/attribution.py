@@ -200,7 +200,7 @@ def _time_draws(
     return factor
 
 
-def _grouped(draws_j: Float64s) -> list[list[int]]:
+def grouped(draws_j: Float64s) -> list[list[int]]:
     """Return which columns are reported together, from draws of their energies, shape (draws, columns)."""
     groups = [[column] for column in range(draws_j.shape[1])]
     sums = draws_j.copy()
@@ -259,7 +259,7 @@ def _shares(
     # Of a moment nothing can be told, so that it must not take a longer kernel into its group.
     long = np.flatnonzero(design.time_s[:kernels] >= least_s)
     short = np.flatnonzero(design.time_s[:kernels] < least_s)
-    groups = [long[group].tolist() for group in _grouped(draws_j[:, long])] if len(long) else []
+    groups = [long[group].tolist() for group in grouped(draws_j[:, long])] if len(long) else []
     rows = []
     for group in [*groups, *([column] for column in short.tolist())]:
         names = [name for column in group for name in design.names[column]]

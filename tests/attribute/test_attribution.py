@@ -9,7 +9,7 @@ from scipy.signal import lfilter
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from ptxbench.api.board import Recording, open_boards
-from ptxbench.attribute.attribution import NO_KERNEL, attribute
+from ptxbench.attribute.attribution import NO_KERNEL, attribute, grouped
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.equations import Readings
 from ptxbench.attribute.launches import (
@@ -408,3 +408,13 @@ def test_a_program_that_repeats_itself_exactly_keeps_its_intervals():
             inside.append(row.interval_j[0] <= true_j <= row.interval_j[1])
     assert len(inside) >= 3
     assert np.mean(inside) >= 0.85
+
+
+def test_what_is_mixed_up_is_told_together_and_what_merely_scatters_is_not():
+    chance = np.random.default_rng(3)
+    swap, noise = chance.normal(size=(2, 4000))
+    known = 500 + chance.normal(size=4000)
+    # A large kernel goes a little with the swap; only the other of the pair loses what one gains.
+    draws_j = np.stack([100 + 40 * swap, known, 100 - 40 * swap, 5000 - 60 * swap + 200 * noise], axis=1)
+    assert sorted(map(sorted, grouped(draws_j))) == [[0, 2], [1], [3]]
+    assert grouped(np.stack([known, known], axis=1)) == [[0], [1]]

@@ -228,3 +228,19 @@ def test_a_source_that_went_backwards_gives_no_energy():
         result = corrected_j(readings, window(5, 15), what)
         assert result.status is Status.SENSOR_STALE
         assert math.isnan(result.energy_j)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "known"),
+    [(1, 1, False), (2, 1, False), (2, 2, True), (3, 1, True), (1, 3, True), (1, 2, False)],
+)
+def test_the_error_is_known_from_two_degrees_of_freedom_of_what_was_read_beside_the_kernel(
+    before, after, known
+):
+    made_s = START_S + FAST.lag_s + 0.001 + 0.02 * np.arange(-before, 25 + 1 + after)
+    value_w = np.where(made_s < START_S + 0.004, 120.0, 500.0) + np.sin(np.arange(len(made_s)))
+    readings = series(made_s + 0.003, value_w, FAST.source, stamp_s=made_s)
+    end_s = float(made_s[-after] - FAST.lag_s - FAST.memory_s) - 1e-4
+    found = corrected_j(readings, window(START_S + 0.0015, end_s), FAST)
+    assert found.status is Status.OK
+    assert math.isfinite(found.error_j) is known
