@@ -10,14 +10,16 @@ from importlib.resources import files
 from pathlib import Path
 
 from ptxbench.audit.claim import Span
+from ptxbench.core.gpu_info import ANY_BOARD_W
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import ALIKE, SensorDescription, Shape
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.storage.sensor_file import read_sensor_file
 
-# Of a board that no file names: it draws no less than nothing, and what is documented since Ampere holds.
+# Of a board that no file names: it draws no less than nothing and no more than any board, and what is
+# documented since Ampere holds.
 _ANY_TARGET = "sm_86"
-_ANY = "what is documented since Ampere: the file does not say which GPU it is of, or none that is known"
+_UNNAMED = "what is documented since Ampere, as the file does not name its GPU (`gpu_name`)"
 # A mean power is above the limit for short: by 3% over windows of a second.
 _OVER_LIMIT = 1.03
 # Between a board at rest and one that has just worked, beside the idle power that was measured.
@@ -33,7 +35,7 @@ class KnownBoard:
         name: Name of the GPU, or a part of it.
         target: Its target.
         limit_w: Power limit; infinite where it is not known.
-        most_w: The most that it draws for a second or longer; infinite where it is not known.
+        most_w: The most that it draws for a second or longer.
         idle_w: Power at rest and just after work.
         sensors: Those that were measured, on the board or on boards alike.
         origin: Where all this comes from.
@@ -80,7 +82,8 @@ def board_named(name: str) -> KnownBoard:
     known = next((one for one in _boards() if name and one.name.lower() in name.lower()), None)
     if known is not None:
         return known
-    return KnownBoard(name, _ANY_TARGET, math.inf, math.inf, Span(0.0, math.inf), (), _ANY)
+    origin = f"what is documented since Ampere, as nothing is kept of {name}" if name else _UNNAMED
+    return KnownBoard(name, _ANY_TARGET, math.inf, ANY_BOARD_W, Span(0.0, ANY_BOARD_W), (), origin)
 
 
 def with_limit(board: KnownBoard, limit_w: float) -> KnownBoard:

@@ -71,18 +71,15 @@ def judge(claim: Claim, board: KnownBoard, tolerance: float, before: Before | No
     doubt = _cannot(claim)
     if doubt is not None:
         return Verdict(claim, State.UNKNOWN, None, None, (*claim.reasons, doubt))
-    if claim.way is Way.METER:
-        truth: Span | None = Span(claim.power_w - claim.scatter_w, claim.power_w + claim.scatter_w)
-    elif claim.found_w is not None:
-        truth = claim.found_w
+    if claim.found_w is not None:
+        truth: Span | None = claim.found_w
     else:
         truth = true_power(claim, board)
     if truth is None or truth.high <= 0:
         text = "no load of this board gives this number by this way: another window, source or board"
         return Verdict(claim, State.UNKNOWN, None, None, (*claim.reasons, Reason(Cause.BOARD, text)))
     reasons = (*claim.reasons, *_reasons(claim, board, truth))
-    if claim.way is not Way.METER:
-        truth = Span((1 - _AGAIN) * truth.low, (1 + _AGAIN) * truth.high)
+    truth = Span((1 - _AGAIN) * truth.low, (1 + _AGAIN) * truth.high)
     bias = _bias(claim.power_w, truth)
     state = _state(bias, tolerance)
     per_w = claim.value / claim.power_w if claim.power_w else claim.window_s.high * claim.boards
@@ -162,11 +159,13 @@ def _cannot(claim: Claim) -> Reason | None:
     if claim.way is Way.HIGHEST:
         text = "a reading is a mean over a while: what was drawn for shorter than that was higher"
         return Reason(Cause.RUNNING_MEAN, text)
+    if claim.way is Way.METER:
+        return Reason(Cause.METER, "an external meter's, which `ptxbench meter validate` judges beside a log")
     if claim.way is Way.UNSAID:
         return Reason(Cause.WINDOW, "the file does not say how it was read")
     if not math.isfinite(claim.power_w) or not claim.window_s.low > 0:
         return Reason(Cause.WINDOW, "the file does not say how long the window was")
-    if claim.source is None and claim.way is not Way.METER:
+    if claim.source is None:
         return Reason(Cause.WINDOW, "the file does not say which reading it is of")
     return None
 

@@ -23,6 +23,8 @@ from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 _NS_PER_S = 1e9
 # A log that is polled this much more slowly than its source is renewed: when each value was made is known.
 _SLOW = 1.2
+# Readings that cover so much of the time leave nothing out.
+_COVERED = 0.95
 # So many values of a window tell how uneven its power is.
 _TOLD = 10
 _SYSTEM = Reason(Cause.SYSTEM, "of the whole system at the wall, idle and other parts too: no GPU's number")
@@ -160,8 +162,6 @@ def _of_counter(name: str, log: Log, good: Series, windows: Sequence[LabelledWin
 
 def _of_meter(name: str, good: Series) -> Iterator[Claim]:
     length_s, mean_w = _length_s(good), float(good.value.mean())
-    # One sample more or less at the edges.
-    scatter_w = float(np.ptp(good.value)) * _poll_s(good) / length_s
     mean = Claim(
         label=f"{name} mean power",
         unit="W",
@@ -171,7 +171,6 @@ def _of_meter(name: str, good: Series) -> Iterator[Claim]:
         source=None,
         window_s=Span(length_s, length_s),
         poll_s=_poll_s(good),
-        scatter_w=scatter_w,
         reasons=(_SYSTEM,),
     )
     yield mean
@@ -219,7 +218,7 @@ def _window_scatter_w(
 
 def _sampling(sensor: SensorDescription, poll_s: float) -> Iterator[Reason]:
     apart_s = max(poll_s, sensor.refresh_s)
-    if sensor.memory_s < apart_s:
+    if sensor.memory_s < _COVERED * apart_s:
         text = (
             f"the readings cover {sensor.memory_s:.3g} s of each {apart_s:.3g} s; what a load in step with"
             " them draws between is not known"

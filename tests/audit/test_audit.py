@@ -172,7 +172,8 @@ def test_a_tuning_that_goes_on_is_read(tmp_path):
 
 def test_the_wall_is_no_gpu(tmp_path):
     (found,) = audit([tool_files.ptdaemon(tmp_path)])
-    assert {reason.cause for one in found.verdicts for reason in one.reasons} == {Cause.SYSTEM}
+    assert {reason.cause for one in found.verdicts for reason in one.reasons} == {Cause.SYSTEM, Cause.METER}
+    assert {one.state for one in found.verdicts} == {State.UNKNOWN}
 
 
 def test_two_boards_of_a_log_are_two(tmp_path):
@@ -216,9 +217,24 @@ def test_what_doctor_measured_goes_before_what_is_shipped():
 
 def test_of_an_unknown_gpu_nothing_is_bounded_but_long_windows(tmp_path):
     (found,) = audit([tool_files.zeus(tmp_path)])
-    assert "does not say which GPU" in found.origin[0]
+    assert "does not name its GPU" in found.origin[0]
     assert state_of(found, "step GPU 0").state is not State.VALID
     assert math.isinf(board_named("").limit_w)
+    assert "nothing is kept of Tesla V100" in board_named("Tesla V100").origin
+
+
+def test_rows_of_several_gpus_without_a_column_for_them_are_told_apart(tmp_path):
+    lines = ["timestamp, power.draw [W]"]
+    lines += [
+        f"2026/06/15 18:28:{t:02d}.{10 + 3 * gpu:03d}, {100 * (gpu + 1)} W"
+        for t in range(20)
+        for gpu in range(4)
+    ]
+    (tmp_path / "n.csv").write_text("\n".join(lines[:-1]) + "\n")
+    (found,) = audit([tmp_path / "n.csv"], AuditOptions(gpu_name="H100"))
+    means = [one.claim.value for one in found.verdicts if one.claim.label.endswith("mean power")]
+    assert means == [100, 200, 300, 400]
+    assert any("4 rows at a time" in note for note in found.notes)
 
 
 @pytest.mark.hostile

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ptxbench.audit.claim import Cause, Claim, Reason, Span, Way
+from ptxbench.audit.claim import Claim, Span, Way
 from ptxbench.audit.readers.contents import Contents
 from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable
@@ -25,9 +25,6 @@ _INFERENCE_POLL_S = 1.0
 _MOST = 1e300
 _OBSERVED = (("nvml_power", "W"), ("nvml_energy", "J"), ("ps_power", "W"), ("ps_energy", "J"))
 _METERED = ("ps_power", "ps_energy")
-
-
-_METER = Reason(Cause.METER, "an external meter's: `ptxbench meter validate` judges meters")
 
 
 def read_json(path: Path) -> Contents:
@@ -82,7 +79,6 @@ def _kernel_tuner(plain: dict[str, Any]) -> Contents:
                     window_s=Span(_TUNER_S, _TUNER_S),
                     poll_s=_TUNER_POLL_S,
                     gpu=gpu,
-                    reasons=(_METER,) if is_metered else (),
                 )
             )
     notes = (

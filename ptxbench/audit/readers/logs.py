@@ -15,7 +15,7 @@ from ptxbench.meter.readers.nvml import boards_of, read_nvml, series_of
 from ptxbench.meter.readers.table import distinct
 from ptxbench.meter.readers.text import TextTable, open_text, read_text_table, split_line, unique_names
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.trace import Series
+from ptxbench.sensors.trace import Int64s, Series
 from ptxbench.storage.text_file import TextFile
 
 # "Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.206,PF,0.486,Mark,name": MLCommons' power-dev.
@@ -30,6 +30,8 @@ _DMON = {
     "pwrins": (SourceName.INSTANT, 1.0),
     "powinst": (SourceName.INSTANT, 1.0),
 }
+# Rows that are this near, beside the longest time between two, are of one moment.
+_AT_ONCE = 0.2
 _DMON_ENTITIES = ("GPU", "GPU-I", "GPU-CI")
 # nvidia-smi dmon writes whole watts.
 _DMON_QUANTUM_W = 1.0
@@ -87,15 +89,31 @@ def read_log(path: Path, mapping: Mapping | None) -> Contents:
     names = distinct(table, "name") if "name" in table.names else ()
     notes: dict[str, None] = {}
     logs = []
+    name = names[0] if len(names) == 1 else ""
     for label in labels or (None,):
         series, found = read_nvml(path, mapping, label)
         notes |= dict.fromkeys(found)
-        name = names[0] if len(names) == 1 else ""
-        logs.append(Log(label or "", name, series, quantum_w=quantum_w))
+        rows = _rows_at_once(series[0].time_ns) if label is None else 1
+        if rows > 1:
+            text = f"it has {rows} rows at a time and no column of the GPU: they are taken for {rows} GPUs"
+            notes[text] = None
+        for row in range(rows):
+            own = tuple(one.select(np.arange(len(one)) % rows == row) for one in series)
+            logs.append(Log(label or (f"row {row}" if rows > 1 else ""), name, own, quantum_w=quantum_w))
     if len(names) > 1:
         notes["it is of GPUs of several names: say which board the numbers are of (`gpu_name`)"] = None
     form = "nvidia-smi dmon" if quantum_w else "NVML log"
     return Contents(form, tuple(logs), notes=tuple(notes))
+
+
+def _rows_at_once(time_ns: Int64s) -> int:
+    """Return how many rows follow each other at once, each time the same number: those of as many GPUs."""
+    gaps_ns = np.diff(time_ns)
+    if not len(gaps_ns) or not gaps_ns.max() > 0:
+        return 1
+    later = np.flatnonzero(gaps_ns > _AT_ONCE * gaps_ns.max()) + 1
+    sizes = np.diff(np.concatenate(([0], later, [len(time_ns)])))
+    return int(sizes[0]) if len(sizes) > 1 and (sizes[:-1] == sizes[0]).all() else 1
 
 
 def read_timeless(file: TextFile, period_s: float) -> Contents:
