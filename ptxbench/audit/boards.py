@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
@@ -79,7 +80,7 @@ def board_named(name: str) -> KnownBoard:
     Args:
         name: As NVML gives it, or a part of it; "" where it is not known.
     """
-    known = next((one for one in _boards() if name and one.name.lower() in name.lower()), None)
+    known = next((one for one in _boards() if _is_named(one.name, name)), None)
     if known is not None:
         return known
     origin = f"what is documented since Ampere, as nothing is kept of {name}" if name else _UNNAMED
@@ -89,6 +90,11 @@ def board_named(name: str) -> KnownBoard:
 def with_limit(board: KnownBoard, limit_w: float) -> KnownBoard:
     """Return a board at the limit that a file says, 0 where it says none."""
     return replace(board, limit_w=limit_w, most_w=_OVER_LIMIT * limit_w) if limit_w > 0 else board
+
+
+def _is_named(model: str, name: str) -> bool:
+    """Return whether a name has a model in it as words of its own: an A4000 is no A40."""
+    return re.search(rf"(?<![a-z0-9]){re.escape(model.lower())}(?![a-z0-9])", name.lower()) is not None
 
 
 @cache

@@ -223,6 +223,14 @@ def test_of_an_unknown_gpu_nothing_is_bounded_but_long_windows(tmp_path):
     assert "nothing is kept of Tesla V100" in board_named("Tesla V100").origin
 
 
+@pytest.mark.parametrize(
+    ("name", "limit_w"),
+    [("NVIDIA A40", 300), ("NVIDIA RTX A4000", math.inf), ("NVIDIA GB200", math.inf), ("h100", 700)],
+)
+def test_a_board_is_known_by_whole_words_of_its_name(name, limit_w):
+    assert board_named(name).limit_w == limit_w
+
+
 def test_rows_of_several_gpus_without_a_column_for_them_are_told_apart(tmp_path):
     lines = ["timestamp, power.draw [W]"]
     lines += [
