@@ -91,6 +91,7 @@ class Architecture:
         regulation_s: For how long after a launch the GPU's own regulation moves the power, s.
         clock_exponent: gamma of E(f) = E(f0) (f / f0)^gamma, the dynamic energy of a kernel at another clock.
         limited_exponent: The same exponent of kernels whose clock the power limit sets.
+        limited_ratio: Lowest clock of these kernels over the full clock.
         stream_l2_bytes: Bytes touched in L2 for each that a stream of whole lines reads from DRAM.
         stream_l2_requests: Requests of L2, and misses, for each line of such a stream.
         counting_pj: A thread's instruction of a loop's counting, addresses and branches, pJ.
@@ -114,6 +115,7 @@ class Architecture:
     regulation_s: Figure
     clock_exponent: Figure
     limited_exponent: Figure
+    limited_ratio: Figure
     stream_l2_bytes: Figure
     stream_l2_requests: Figure
     counting_pj: Figure

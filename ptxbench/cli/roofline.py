@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -173,6 +173,7 @@ class _TradeoffOptions:
         flop_pj: Energy of a flop, pJ.
         byte_pj: Energy of a byte, pJ.
         constant_w: Constant power, W (default: 0).
+        cap_w: Power limit, W (default: that of --run, else none).
     """
 
     f: Annotated[float, Opt(1, 1e9)]
@@ -187,6 +188,7 @@ class _TradeoffOptions:
     flop_pj: Annotated[float | None, Opt(*_ENERGY_PJ)] = None
     byte_pj: Annotated[float | None, Opt(*_ENERGY_PJ)] = None
     constant_w: Annotated[float | None, Opt(0, 1e5)] = None
+    cap_w: Annotated[float | None, Opt(1, 1e5)] = None
     as_json: Json = False
 
 
@@ -195,9 +197,10 @@ def tradeoff(options: _TradeoffOptions) -> None:
     """Tell whether F times the flops for 1/M of the bytes saves time and energy.
 
     Speed-up and green-up are time and energy of the present algorithm over those of the new one
-    (Eqs. 13 to 32). The machine is that of --run, with 95% intervals, or else four figures describe it. The
-    power limit is left out, as in the paper.
+    (Eqs. 13 to 32). The machine is that of --run, with 95% intervals, or else four figures describe it.
+    Where a power limit slows one of the two down, the verdict is that at the clocks it leaves.
     """
+    from ptxbench.model.roofline.power_capping import trade_under_limit
     from ptxbench.model.roofline.quantity import tradeoff_quantities
     from ptxbench.model.roofline.tradeoff import TradeOff
 
@@ -209,12 +212,26 @@ def tradeoff(options: _TradeoffOptions) -> None:
         machine, draws = _machine_of(options.run_path, options)
     else:
         machine, draws = _given_machine(given), []
+    if options.cap_w is not None:
+        machine = replace(machine, cap_w=options.cap_w)
+        draws = [replace(one, cap_w=options.cap_w) for one in draws if one.lowest_cap_w < options.cap_w]
     trade = TradeOff(machine, options.intensity, options.f, options.m)
-    quantities = tradeoff_quantities(trade, draws)
+    on_chip = options.level != "dram"
+    limited = trade_under_limit(trade, on_chip=on_chip)
+    quantities = tradeoff_quantities(trade, draws, on_chip=on_chip)
     if options.as_json:
-        print_json({"case": trade.case.value, "verdict": trade.verdict, **_as_json(quantities)})
+        print_json(
+            {
+                "case": trade.case.value,
+                "verdict": limited.verdict,
+                "without_limit": trade.verdict,
+                "clocks": [limited.before.clock, limited.after.clock],
+                "free_w": [limited.before_free_w, limited.after_free_w],
+                **_as_json(quantities),
+            }
+        )
         return
-    print_tradeoff(trade, {quantity.name: quantity for quantity in quantities})
+    print_tradeoff(trade, limited, {quantity.name: quantity for quantity in quantities})
 
 
 def _given_machine(given: dict[str, float]) -> RooflineMachine:

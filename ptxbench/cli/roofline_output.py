@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ptxbench.experiment.roofline.result import FittedMachine, RooflineResult
     from ptxbench.model.atlas import UnitEnergy
+    from ptxbench.model.roofline.power_capping import LimitedTradeOff
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.model.roofline.tradeoff import TradeOff
     from ptxbench.report.roofline_kernels import PlacedKernel
@@ -40,7 +41,7 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
                 _text(found["energy_balance_flop_per_byte"]),
                 _text(found["half_efficiency_flop_per_byte"]),
                 _text(found["best_gflops_per_w"]),
-                "yes" if machine.races_to_halt else "no",
+                f"{'yes' if machine.races_to_halt else 'no'}{_at_clock(machine)}",
             )
         )
     print_table(headings, rows_of, headings[2:8])
@@ -58,6 +59,8 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
             f"its kernels ran on {most} of {result.gpu.sm_count} SMs at most: what they reached is not what "
             "the GPU can, beside the two kernels on all SMs"
         )
+    for machine in {one.kind: one for one in result.machines}.values():
+        _print_lower_clock(machine)
     for machine in result.machines:
         _print_peaks(machine)
         _print_limited(machine)
@@ -94,6 +97,26 @@ def _print_energies(result: RooflineResult, beside: dict[str, UnitEnergy] | None
         click.echo(f"fitted: {FITTED_INCLUDES}")
         for name, figure in beside.items():
             click.echo(f"table, {name}: {figure.note}")
+
+
+def _at_clock(machine: FittedMachine) -> str:
+    """Return the clock that a verdict is of."""
+    known = machine.lower_clock
+    return f" at {known.held_mhz:.0f} MHz" if known else ""
+
+
+def _print_lower_clock(machine: FittedMachine) -> None:
+    """Print what the law of the clock predicts of work that is bound by compute."""
+    found = machine.lower_clock
+    if found is None:
+        return
+    below = " or below" if found.at_lowest else ""
+    saved, error = 100 * found.saved.value, 100 * found.saved.uncertainty
+    click.echo(
+        f"{machine.kind}, bound by compute: a clock of {found.clock_mhz.value:.0f} MHz{below} takes "
+        f"{saved:.2g} ± {error:.2g}% less energy and {100 * found.slower:.2g}% more time than "
+        f"{found.held_mhz:.0f} MHz (predicted by the law of the clock, not measured)"
+    )
 
 
 def _print_tried(result: RooflineResult) -> None:
@@ -164,9 +187,23 @@ def _print_limited(machine: FittedMachine) -> None:
     )
 
 
-def print_tradeoff(trade: TradeOff, found: dict[str, Quantity]) -> None:
-    """Print the verdict, then one line a quantity."""
-    click.echo(f"{trade.verdict}: {trade.case.value}")
+def print_tradeoff(trade: TradeOff, limited: LimitedTradeOff, found: dict[str, Quantity]) -> None:
+    """Print the verdict, then one line a quantity; under the power limit first, where it slows one down."""
+    click.echo(f"{limited.verdict}: {trade.case.value}")
+    runs = (
+        ("present", limited.before, limited.before_free_w),
+        ("new", limited.after, limited.after_free_w),
+    )
+    slowed = [one for one in runs if one[2] > trade.machine.cap_w]
+    for name, ran, free_w in slowed:
+        click.echo(
+            f"{f'{name}, limited:':<17}{100 * ran.clock:.3g}% of the full clock, since it would draw "
+            f"{free_w:.4g} W of {trade.machine.cap_w:.4g} W"
+        )
+    if slowed:
+        click.echo(f"{'speed-up:':<17}{_text(found['limited_speedup'])}")
+        click.echo(f"{'green-up:':<17}{_text(found['limited_greenup'])}")
+        click.echo(f"without the limit: {trade.verdict}")
     low, high = found["greenup_lower_bound"], found["greenup_upper_bound"]
     balance = trade.machine.time_balance
     lines = {

@@ -44,6 +44,25 @@ def test_the_text_says_the_verdict_first(capsys):
     assert "\nspeed-up:        0.5\n" in out
 
 
+def test_under_a_power_limit_the_verdict_is_that_at_the_clocks_it_leaves(capsys):
+    arguments = ["--f=1.3", "--m=2", "--intensity=4", "--gflops=60000", "--gbytes=4000", "--flop-pj=7.2"]
+    arguments += ["--byte-pj=130", "--constant-w=131"]
+    free = tradeoff_json(capsys, *arguments)
+    limited = tradeoff_json(capsys, *arguments, "--cap-w=500")
+    assert free["limited_speedup"] == free["speedup"]
+    assert limited["speedup"] == free["speedup"]
+    assert limited["limited_speedup"]["value"] == pytest.approx(limited["limited_greenup"]["value"])
+    assert limited["limited_speedup"]["value"] < free["speedup"]["value"]
+    assert limited["free_w"][0] == pytest.approx((130 + 4 * 7.2) * 4 + 131)
+    assert max(limited["clocks"]) < 1
+    assert run(["roofline", "tradeoff", *arguments, "--cap-w=500"]) == 0
+    said = capsys.readouterr().out
+    assert "since it would draw 766.2 W of 500 W" in said
+    assert "without the limit: faster, and takes less energy" in said
+    assert run(["roofline", "tradeoff", *arguments, "--cap-w=100"]) == 2
+    assert "a limit must lie above the constant power" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("bad", ["--f=0.5", "--m=0", "--f=nan", "--intensity=0", "--gflops=-1"])
 def test_a_number_out_of_range_is_one_line(capsys, bad):
     arguments = {"--f": "2", "--m": "4", "--intensity": "1"}

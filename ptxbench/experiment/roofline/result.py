@@ -21,9 +21,11 @@ from ptxbench.experiment.roofline.limited import LimitedPoint, limited_points
 from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, read_kernels
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import low_clock_note, recorded_kernel
+from ptxbench.model.clocks.law import BestClock, PowerLaw
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, choose_fit, fit_roofline
 from ptxbench.model.roofline.kernels import DRAM
+from ptxbench.model.roofline.power_capping import lower_clock
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
 from ptxbench.model.roofline.third_power import ThirdPower
 from ptxbench.storage import codec
@@ -93,7 +95,9 @@ class FittedMachine:
         flops_share: That speed over the one of multiply-adds without any load; NaN where it was not measured.
         bytes_share: That bandwidth over the one of a copy within DRAM; NaN for other levels.
         quantities: What follows.
-        races_to_halt: Whether time-efficiency implies energy-efficiency.
+        races_to_halt: Whether time-efficiency implies energy-efficiency, at the full clock.
+        lower_clock: What the law of the clock predicts of work that is all flops, against the clock that it
+            holds; None where the full clock is not known.
         limited: What models of the power limit are off by, on kernels that it slowed down.
     """
 
@@ -107,6 +111,7 @@ class FittedMachine:
     bytes_share: float
     quantities: tuple[Quantity, ...]
     races_to_halt: bool
+    lower_clock: BestClock | None
     limited: tuple[LimitedPoint, ...]
 
 
@@ -489,12 +494,14 @@ def _machines(
 ) -> tuple[RooflineMachine, list[RooflineMachine]]:
     """Return the machine of the highest speed and bandwidth, and draws from the errors of all of it."""
     cap_w = gpu.power_limit_w if gpu.power_limit_w > 0 else math.inf
+    exponent = architecture_of(gpu.target).limited_exponent
     like = RooflineMachine(
         1 / peaks[0].value, 1 / peaks[1].value, 1.0, 1.0, 0.0, cap_w,
-        architecture_of(gpu.target).limited_exponent.value, 0.0, fit.third or ThirdPower.AWAKE,
+        exponent.value, 0.0, fit.third or ThirdPower.AWAKE,
     )  # fmt: skip
     scatter = [float(np.nan_to_num(peak.uncertainty / COVERAGE_FACTOR / peak.value)) for peak in peaks]
-    return fit.machine(kind, level, like), fit.machines(kind, level, like, (scatter[0], scatter[1]))
+    draws = fit.machines(kind, level, like, (scatter[0], scatter[1]), exponent.error)
+    return fit.machine(kind, level, like), draws
 
 
 def _machine(
@@ -527,8 +534,18 @@ def _machine(
         bytes_share=reached[1].value / max(copied, default=math.nan),
         quantities=machine_quantities(machine, draws),
         races_to_halt=machine.races_to_halt,
+        lower_clock=_lower_clock(machine, gpu),
         limited=limited_points(machine, own),
     )
+
+
+def _lower_clock(machine: RooflineMachine, gpu: GpuInfo) -> BestClock | None:
+    """Predict what a lower clock saves by the law of the GPU's generation."""
+    known = architecture_of(gpu.target)
+    exponent = known.limited_exponent
+    law = PowerLaw(exponent.value, exponent.error, known.limited_ratio.value)
+    full_mhz = gpu.max_sm_clock_mhz
+    return lower_clock(machine, law, full_mhz) if math.isfinite(full_mhz) else None
 
 
 def _peaks(points: Sequence[MeasuredPoint], kind: str, level: str) -> tuple[Estimate, Estimate]:

@@ -238,12 +238,14 @@ class BestClock:
         saved: Share of the energy that it saves against the clock that is held, with its 95% interval.
         slower: Share of the time that it costs against that clock.
         at_lowest: Whether that is the lowest clock of the law, so that the best may lie below it.
+        held_mhz: The clock that is held.
     """
 
     clock_mhz: Estimate
     saved: Estimate
     slower: float
     at_lowest: bool
+    held_mhz: float
 
 
 def best_clock(
@@ -288,4 +290,5 @@ def best_clock(
         saved=Estimate(saved(0.0), max(abs(saved(end) - saved(0.0)) for end in ends)),
         slower=demand.time_at(best / full_mhz) / demand.time_at(held_mhz / full_mhz) - 1,
         at_lowest=best == seen[0],
+        held_mhz=held_mhz,
     )

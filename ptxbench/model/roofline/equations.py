@@ -86,11 +86,16 @@ class RooflineMachine:
         for name in ("constant_w", "memory_w"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise InputError(f"{name} is {getattr(self, name)}; it must be a finite number, 0 or more")
-        if not self.cap_w > self.constant_w + self.memory_w:
+        if not self.cap_w > self.lowest_cap_w:
             raise InputError(
-                f"cap_w is {self.cap_w} W and the constant power {self.constant_w + self.memory_w} W: "
+                f"cap_w is {self.cap_w} W and the constant power {self.lowest_cap_w} W: "
                 "a limit must lie above the constant power"
             )
+
+    @property
+    def lowest_cap_w(self) -> float:
+        """Power that no limit may lie below, W."""
+        return self.constant_w + self.memory_w
 
     @property
     def time_balance(self) -> float:

@@ -213,10 +213,16 @@ class RooflineFit:
         Raises:
             InputError: The fit lacks the kind or the level, or one of its energies is not positive.
         """
-        return self._machine(self._figures(self.values, kind, level), like)
+        figures = self._figures(self.values, kind, level)
+        return self._machine(figures, like, like.flop_s, like.byte_s, like.clock_exponent)
 
     def machines(
-        self, kind: str, level: str, like: RooflineMachine, scatter: tuple[float, float] = (0.0, 0.0)
+        self,
+        kind: str,
+        level: str,
+        like: RooflineMachine,
+        scatter: tuple[float, float] = (0.0, 0.0),
+        exponent_error: float = 0.0,
     ) -> list[RooflineMachine]:
         """Return machines drawn from the fit's errors, so that any quantity gets an interval.
 
@@ -227,6 +233,7 @@ class RooflineFit:
             level: Memory level.
             like: Their times, limit and exponent.
             scatter: Relative standard errors of the time of a flop and of a byte.
+            exponent_error: Standard error of the exponent of the clock.
         """
         # Energies of a flop and watts are twelve orders of magnitude apart: both are drawn as of one.
         scale = np.sqrt(np.diag(self.covariance))
@@ -237,10 +244,13 @@ class RooflineFit:
         )
         drawn = self._figures((self.values + normal * scale).T, kind, level).T
         times = np.array([like.flop_s, like.byte_s]) * (1 + rng.normal(size=(_DRAWS, 2)) * scatter)
+        exponents = np.maximum(0.0, like.clock_exponent + exponent_error * rng.normal(size=_DRAWS))
         good = (drawn[:, :3].min(axis=1) > 0) & (drawn[:, 2:].sum(axis=1) < like.cap_w)
         return [
-            self._machine(figures, like, float(flop_s), float(byte_s))
-            for figures, (flop_s, byte_s) in zip(drawn[good], times[good], strict=True)
+            self._machine(figures, like, float(flop_s), float(byte_s), float(exponent))
+            for figures, (flop_s, byte_s), exponent in zip(
+                drawn[good], times[good], exponents[good], strict=True
+            )
         ]
 
     def _figures(self, values: Float, kind: str, level: str) -> Float:
@@ -252,14 +262,13 @@ class RooflineFit:
         return np.array([flop_j, byte_j, constant_w, np.maximum(third_w, 0.0) * (level == _DRAM)])
 
     def _machine(
-        self, figures: Float, like: RooflineMachine, flop_s: float = 0.0, byte_s: float = 0.0
+        self, figures: Float, like: RooflineMachine, flop_s: float, byte_s: float, exponent: float
     ) -> RooflineMachine:
-        """Return a machine from its figures; times of 0 are those of `like`."""
+        """Return a machine from its figures, times and exponent; limit and form are those of `like`."""
         flop_j, byte_j, constant_w, memory_w = map(float, figures)
         return RooflineMachine(
-            flop_s or like.flop_s, byte_s or like.byte_s, flop_j, byte_j, constant_w,
-            like.cap_w, like.clock_exponent, memory_w, like.memory_form,
-        )  # fmt: skip
+            flop_s, byte_s, flop_j, byte_j, constant_w, like.cap_w, exponent, memory_w, like.memory_form
+        )
 
     def _place(self, name: str) -> int:
         every = (*self.names, *self.rough)

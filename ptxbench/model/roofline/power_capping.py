@@ -10,10 +10,13 @@ where
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import sys
+from dataclasses import dataclass, replace
 
-from ptxbench.model.clocks.law import Demand, PowerLaw
+from ptxbench.model.clocks.law import BestClock, Demand, PowerLaw, best_clock
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.tradeoff import TradeOff, in_words
 
 _SAME = 1e-9
 
@@ -67,3 +70,67 @@ def under_limit(machine: RooflineMachine, algorithm: Algorithm, *, on_chip: bool
         time_s *= (power_w - static_w) / (machine.cap_w - static_w)
         power_w = machine.cap_w
     return LimitedRun(clock, time_s, power_w)
+
+
+@dataclass(frozen=True)
+class LimitedTradeOff:
+    """A trade of flops for bytes at the clocks that a power limit leaves.
+
+    Attributes:
+        before: The baseline.
+        after: The new algorithm.
+        before_free_w: Power that the baseline would draw without the limit, W.
+        after_free_w: The same of the new algorithm, W.
+    """
+
+    before: LimitedRun
+    after: LimitedRun
+    before_free_w: float
+    after_free_w: float
+
+    @property
+    def speedup(self) -> float:
+        """Time of the baseline over that of the new algorithm."""
+        return self.before.time_s / self.after.time_s
+
+    @property
+    def greenup(self) -> float:
+        """Energy of the baseline over that of the new algorithm."""
+        return self.before.energy_j / self.after.energy_j
+
+    @property
+    def verdict(self) -> str:
+        """What the new algorithm is, in a few words."""
+        return in_words(self.speedup, self.greenup)
+
+
+def trade_under_limit(trade: TradeOff, *, on_chip: bool = False) -> LimitedTradeOff:
+    """Return a trade-off under the limit of its machine.
+
+    Args:
+        trade: The trade-off.
+        on_chip: As in `under_limit`.
+    """
+    machine = trade.machine
+    free = replace(machine, cap_w=math.inf)
+    before = Algorithm(trade.intensity, 1.0)
+    moved = 1 / trade.m if math.isfinite(trade.m) else sys.float_info.min
+    after = Algorithm(trade.f * trade.intensity, moved)
+    return LimitedTradeOff(
+        under_limit(machine, before, on_chip=on_chip),
+        under_limit(machine, after, on_chip=on_chip),
+        free.energy_j(before) / free.time_s(before),
+        free.energy_j(after) / free.time_s(after),
+    )
+
+
+def lower_clock(machine: RooflineMachine, law: PowerLaw, full_mhz: float) -> BestClock:
+    """Predict the best clock of work that is all flops, against the clock that it holds.
+
+    Args:
+        machine: The machine; its peak is that of the full clock.
+        law: How the energy of a flop goes with the clock.
+        full_mhz: The full clock, MHz.
+    """
+    demand = Demand(machine.flop_j, 0.0, machine.constant_w, machine.flop_s, follows_clock=True, law=law)
+    return best_clock(demand, full_mhz, held_mhz=demand.ratio_under(machine.cap_w) * full_mhz)

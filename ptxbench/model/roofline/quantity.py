@@ -8,7 +8,11 @@ from dataclasses import dataclass
 
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.fit import interval_of
+from ptxbench.model.roofline.power_capping import trade_under_limit
 from ptxbench.model.roofline.tradeoff import TradeOff
+
+# The clock under a limit is searched for: so many draws tell an interval well enough.
+_LIMITED_DRAWS = 400
 
 
 @dataclass(frozen=True)
@@ -49,17 +53,22 @@ def machine_quantities(
     return tuple(_quantity(name, of, machine, draws) for name, of in figures.items())
 
 
-def tradeoff_quantities(tradeoff: TradeOff, draws: Sequence[RooflineMachine] = ()) -> tuple[Quantity, ...]:
-    """Return speed-up, green-up, and the limits of both.
+def tradeoff_quantities(
+    tradeoff: TradeOff, draws: Sequence[RooflineMachine] = (), *, on_chip: bool = False
+) -> tuple[Quantity, ...]:
+    """Return speed-up, green-up, and the limits of both; then the two under the power limit.
 
     Args:
         tradeoff: The trade-off.
         draws: Machines drawn from the errors of the fit; none: quantities without intervals.
+        on_chip: Whether bytes come from a cache or shared memory, and follow the clock.
     """
 
     def on(machine: RooflineMachine) -> TradeOff:
         return TradeOff(machine, tradeoff.intensity, tradeoff.f, tradeoff.m)
 
+    limited = trade_under_limit(tradeoff, on_chip=on_chip)
+    drawn = [trade_under_limit(on(draw), on_chip=on_chip) for draw in draws[:_LIMITED_DRAWS]]
     figures: dict[str, Callable[[RooflineMachine], float]] = {
         "speedup": lambda m: on(m).speedup,
         "greenup": lambda m: on(m).greenup,
@@ -68,7 +77,14 @@ def tradeoff_quantities(tradeoff: TradeOff, draws: Sequence[RooflineMachine] = (
         "most_f": lambda m: on(m).most_flops,
         "most_f_without_bytes": lambda m: on(m).most_flops_without_bytes,
     }
-    return tuple(_quantity(name, of, tradeoff.machine, draws) for name, of in figures.items())
+    under = {
+        "limited_speedup": (limited.speedup, [one.speedup for one in drawn]),
+        "limited_greenup": (limited.greenup, [one.greenup for one in drawn]),
+    }
+    return (
+        *(_quantity(name, of, tradeoff.machine, draws) for name, of in figures.items()),
+        *(Quantity(name, value, *(interval_of(of) if of else ())) for name, (value, of) in under.items()),
+    )
 
 
 def _quantity(

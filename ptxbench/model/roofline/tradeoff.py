@@ -3,7 +3,7 @@
 A new algorithm does f W flops and moves Q / m bytes where the baseline does W and Q. Speed-up and
 green-up say by what factor it is faster and takes less energy. All bounds are those of appendix A,
 which hold with constant power; without it they are those of section 6. The power limit of a machine
-is left out here, as in the paper.
+is left out here, as in the paper; `trade_under_limit` has it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,13 @@ from enum import StrEnum
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+
+
+def in_words(speedup: float, greenup: float) -> str:
+    """Return what a new algorithm is, in a few words."""
+    if speedup > 1:
+        return "faster, and takes less energy" if greenup > 1 else "faster, but takes no less energy"
+    return "takes less energy, but is no faster" if greenup > 1 else "neither faster nor takes less energy"
 
 
 class Case(StrEnum):
@@ -63,12 +70,7 @@ class TradeOff:
     @property
     def verdict(self) -> str:
         """What the new algorithm is, in a few words."""
-        faster, greener = self.speedup > 1, self.greenup > 1
-        if faster and greener:
-            return "faster, and takes less energy"
-        if faster:
-            return "faster, but takes no less energy"
-        return "takes less energy, but is no faster" if greener else "neither faster nor takes less energy"
+        return in_words(self.speedup, self.greenup)
 
     @property
     def speedup(self) -> float:
