@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ptxbench.api.monitor import EnergyMonitor, Window
     from ptxbench.api.table import Table, cost, load_run, load_table
     from ptxbench.api.tuning import TunedKernel, TunedVariant, tune_kernel
+    from ptxbench.api.tuning_functions import Configured, TunedFunction, tune_function
     from ptxbench.api.window_energy import GpuEnergy, GpuLostError, WindowEnergy
     from ptxbench.attribute.replay.profile import Profile, ProfileRow
     from ptxbench.attribute.replay.profiling import profile
@@ -38,6 +39,7 @@ _HOMES = {
     "Bench": "experiment.calls.result",
     "Calibration": "model.calibration",
     "Comparison": "experiment.calls.result",
+    "Configured": "api.tuning_functions",
     "EnergyMonitor": "api.monitor",
     "Gpu": "api.gpu",
     "GpuEnergy": "api.window_energy",
@@ -50,6 +52,7 @@ _HOMES = {
     "ProfileRow": "attribute.replay.profile",
     "PtxbenchError": "core.errors",
     "Table": "api.table",
+    "TunedFunction": "api.tuning_functions",
     "TunedKernel": "api.tuning",
     "TunedVariant": "api.tuning",
     "Window": "api.monitor",
@@ -66,6 +69,7 @@ _HOMES = {
     "measure_table": "api.measuring",
     "open_gpu": "api.gpu",
     "profile": "attribute.replay.profiling",
+    "tune_function": "api.tuning_functions",
     "tune_kernel": "api.tuning",
 }
 
@@ -73,6 +77,7 @@ __all__ = [
     "Bench",
     "Calibration",
     "Comparison",
+    "Configured",
     "EnergyMonitor",
     "Gpu",
     "GpuEnergy",
@@ -85,6 +90,7 @@ __all__ = [
     "ProfileRow",
     "PtxbenchError",
     "Table",
+    "TunedFunction",
     "TunedKernel",
     "TunedVariant",
     "Window",
@@ -102,6 +108,7 @@ __all__ = [
     "measure_table",
     "open_gpu",
     "profile",
+    "tune_function",
     "tune_kernel",
 ]
 

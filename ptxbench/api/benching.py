@@ -207,7 +207,7 @@ def _measured(functions: Sequence[Function], options: BenchOptions) -> Iterator[
         # The first call makes the CUDA context, by which the GPU is found.
         for call in calls:
             call()
-        gpu = _opened(options.gpu, stack)
+        gpu = opened_gpu(options.gpu, stack)
         if options.l2 == FLUSHED:
             flush = _flusher(gpu, stack)
             calls = [flush, *(_both(flush, call) for call in calls)]
@@ -265,7 +265,17 @@ def _flusher(gpu: CallingGpu, stack: ExitStack) -> Call:
     return flush  # type: ignore[no-any-return]
 
 
-def _opened(gpu: Any, stack: ExitStack) -> CallingGpu:
+def opened_gpu(gpu: Any, stack: ExitStack) -> CallingGpu:
+    """Return the GPU that functions are called on.
+
+    Args:
+        gpu: An open one; None: that of this thread's CUDA context, which `stack` closes again.
+        stack: What closes it.
+
+    Raises:
+        ArgumentError: It runs no function of another library.
+        GpuError: There is none that can be read.
+    """
     if gpu is None:
         from ptxbench.devices.cuda import CudaGpu, current_gpu
 

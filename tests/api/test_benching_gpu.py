@@ -70,3 +70,41 @@ def test_cupy_is_benched_without_pytorch():
         "assert found.less_energy in ('yes', 'no', 'undecided'), found\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_softmax_of_triton_is_autotuned_by_energy_and_a_matmul_tuned():
+    triton = pytest.importorskip("triton")
+    from fakes import triton_kernels
+
+    import ptxbench.triton
+
+    x = torch.randn(4096, 4096, device="cuda")
+    y = torch.empty_like(x)
+    softmax = triton.autotune(
+        [triton.Config({}, num_warps=warps) for warps in (2, 4, 8)],
+        key=["n"],
+        do_bench=ptxbench.triton.do_bench(minimize="energy"),
+    )(triton_kernels.softmax)
+    softmax[(4096,)](y, x, 4096, BLOCK=4096)
+    assert torch.allclose(y, torch.softmax(x, 1), atol=1e-5)
+    assert softmax.best_config.num_warps in (2, 4, 8)
+    a, b = (torch.randn(1024, 1024, device="cuda", dtype=torch.float16) for _ in range(2))
+    c = torch.empty(1024, 1024, device="cuda", dtype=torch.float16)
+    found = ptxbench.triton.tune(
+        triton_kernels.matmul,
+        [{"BLOCK": block, "num_warps": warps} for block in (32, 64) for warps in (2, 4)],
+        lambda meta: (1024 // meta["BLOCK"], 1024 // meta["BLOCK"]),
+        (c, a, b, 1024),
+        check=lambda c, a, b, n: (a @ b, a, b, n),
+        budget=20,
+    )
+    assert found.best.energy_j > 0, found
+    assert not [one for one in found if one.reason], found
+
+
+def test_two_ways_of_pytorch_are_told_apart():
+    x = torch.randn(1 << 26, device="cuda")
+    ways = {"once": lambda: torch.sin(x), "twice": lambda: torch.sin(torch.sin(x) * 0 + x)}
+    found = ptxbench.tune_function(lambda way: ways[way](), {"way": ["twice", "once"]}, check=ways["once"])
+    assert found.best.values == {"way": "once"}
+    assert str(found.judged.verdict) == "yes"

@@ -54,7 +54,7 @@ def file(tmp_path, monkeypatch):
                 module.GPU = gpu
         return gpu
 
-    monkeypatch.setattr(benching, "_opened", opened)
+    monkeypatch.setattr(benching, "opened_gpu", opened)
     path.write_text(FILE)
     return path
 

@@ -45,6 +45,12 @@ class Bench:
         return () if self.objection else tuple(one for one in self.windows if one.counts)
 
     @property
+    def settled_first(self) -> tuple[CallWindow, ...]:
+        """Windows that count, or where none does those whose power is known at all."""
+        known = tuple(one for one in self.windows if math.isfinite(one.power_w) and not self.objection)
+        return self.counted or known
+
+    @property
     def energy(self) -> Estimate:
         """Energy of a call, J, with its 95% interval; NaN where it is not known."""
         return self._mean(lambda one: one.energy_j, lambda one: one.error_j)

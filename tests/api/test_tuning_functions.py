@@ -1,0 +1,139 @@
+"""Functions tuned, and Triton's autotuner fed, on a simulated GPU with hidden times and powers."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fakes.called import drawing
+from fakes.simulated_step import ReplayingGpu
+
+import ptxbench
+import ptxbench.triton
+from ptxbench.core.errors import ArgumentError, InputError
+
+# Time and power of a call, by a value: the fastest is not the one of least energy.
+HIDDEN = {64: (2.0e-3, 480.0), 128: (2.4e-3, 240.0), 256: (5e-3, 300.0)}
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    gpu = ReplayingGpu(1)
+
+    def run(block, wrong):
+        if block == 512:
+            raise RuntimeError("out of resources\nand more")
+        time_s, power_w = HIDDEN[block]
+        drawing(gpu, power_w, time_s)()
+        return np.full(4, 3.0 if wrong else 2.0)
+
+    axes = {"block": [256, 64, 128, 512], "wrong": [False, True]}
+    return ptxbench.tune_function(run, axes, check=lambda: np.full(4, 2.0), budget=6, gpu=gpu)
+
+
+def test_the_fastest_is_not_the_one_of_least_energy(tuned):
+    assert tuned.best.values == {"block": 128, "wrong": False}
+    first, second, third = tuned.tried[:3]
+    assert first.energy_j < second.energy_j < third.energy_j
+    assert min(tuned.tried[:3], key=lambda one: one.time_s).values["block"] == 64
+    assert str(tuned.judged.verdict) == "yes"
+    assert "less energy than the first that was given: yes" in str(tuned)
+
+
+def test_wrong_and_failing_configurations_are_last_and_never_measured(tuned):
+    failed = [one for one in tuned if one.reason]
+    assert len(tuned) == 8
+    assert list(tuned)[3:] == failed
+    assert {one.values["block"] for one in failed if "out of resources" in one.reason} == {512}
+    assert sum("differ" in one.reason for one in failed) == 3
+    assert all(one.bench is None and "\n" not in one.reason for one in failed)
+
+
+def test_what_there_is_nothing_to_try_of_is_said():
+    with pytest.raises(InputError, match="no combination"):
+        ptxbench.tune_function(print, {"a": []}, gpu=ReplayingGpu())
+    with pytest.raises(InputError, match="over 10000"):
+        ptxbench.tune_function(print, {"a": range(101), "b": range(101)}, gpu=ReplayingGpu())
+    with pytest.raises(ArgumentError, match="minimize must be one of"):
+        ptxbench.tune_function(print, {"a": [1]}, minimize="joules", gpu=ReplayingGpu())
+    found = ptxbench.tune_function(lambda a: 1 / 0, {"a": [1]}, gpu=ReplayingGpu())
+    with pytest.raises(InputError, match="no configuration counts: failed: ZeroDivisionError"):
+        _ = found.best
+
+
+class Kernel:
+    """A function of triton.jit: a launch takes what its block takes, and writes twice its input."""
+
+    def __init__(self, gpu):
+        self.gpu, self.launches = gpu, []
+
+    def __getitem__(self, grid):
+        def launch(y, x, **values):
+            self.launches.append((grid, values))
+            time_s, power_w = HIDDEN[values["BLOCK"]]
+            drawing(self.gpu, power_w, time_s)()
+            y[:] = 2 * x
+
+        return launch
+
+
+def autotuned(configs, do_bench, kernel, y, x):
+    """Choose as triton.runtime.Autotuner does."""
+    timings = {}
+    for config in configs:
+        call = lambda config=config: kernel[(1,)](y, x, **config.kwargs)  # noqa: E731
+        timings[config.kwargs["BLOCK"]] = do_bench(call, quantiles=(0.5, 0.2, 0.8))
+    return min(timings, key=timings.get), timings
+
+
+@pytest.fixture(scope="module")
+def triton_configs():
+    return [SimpleNamespace(kwargs={"BLOCK": one}, num_warps=4, num_stages=None) for one in (64, 128, 256)]
+
+
+def test_the_autotuner_of_triton_chooses_by_energy_or_time(triton_configs):
+    gpu, y, x = ReplayingGpu(2), np.zeros(4), np.ones(4)
+    kernel = Kernel(gpu)
+    by_energy = ptxbench.triton.do_bench(minimize="energy", gpu=gpu)
+    by_time = ptxbench.triton.do_bench(minimize="time", budget=0.6, gpu=gpu)
+    chosen, timings = autotuned(triton_configs, by_energy, kernel, y, x)
+    assert chosen == 128
+    assert all(low <= middle <= high for middle, low, high in timings.values())
+    fastest, times_ms = autotuned(triton_configs, by_time, kernel, y, x)
+    assert fastest == 64
+    assert times_ms[64][0] == pytest.approx(2.0, rel=0.01)
+    with pytest.raises(ArgumentError, match="minimize"):
+        ptxbench.triton.do_bench(minimize="power")
+
+
+def test_a_kernel_of_triton_is_tuned_in_ten_lines(triton_configs):
+    gpu, y, x = ReplayingGpu(3), np.zeros(4), np.ones(4)
+    kernel = Kernel(gpu)
+    found = ptxbench.triton.tune(
+        kernel, triton_configs, (1,), (y, x), check=lambda y, x: (2 * x, x), budget=4, gpu=gpu
+    )
+    assert found.best.values == {"BLOCK": 128, "num_warps": 4}
+    assert found.checked
+    assert kernel.launches[0] == ((1,), {"BLOCK": 64, "num_warps": 4})
+
+
+def test_a_kernel_that_writes_nothing_does_not_inherit_what_another_wrote(triton_configs):
+    gpu, y, x = ReplayingGpu(3), np.zeros(4), np.ones(4)
+
+    class Lazy(Kernel):
+        def __getitem__(self, grid):
+            right = super().__getitem__(grid)
+            return lambda y, x, BLOCK, **_: BLOCK == 128 or right(y, x, BLOCK=BLOCK)  # noqa: N803
+
+    found = ptxbench.triton.tune(
+        Lazy(gpu), triton_configs, (1,), (y, x), check=lambda y, x: (2 * x, x), budget=3, gpu=gpu
+    )
+    assert [one.values["BLOCK"] for one in found if "differ" in one.reason] == [128]
+
+
+def test_a_call_that_gives_no_power_is_never_the_best():
+    gpu = ReplayingGpu(1)
+    found = ptxbench.triton.do_bench(gpu=gpu, budget=0.5)(drawing(gpu, 300.0))
+    assert math.isfinite(found)
