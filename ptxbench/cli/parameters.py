@@ -19,6 +19,17 @@ _Context = click.Context | None
 _Parameter = click.Parameter | None
 
 
+if TYPE_CHECKING:
+    _ParamType = click.ParamType
+else:
+
+    class _ParamType(click.ParamType):
+        """Takes the type of its values, as click's own does from 8.4 on."""
+
+        def __class_getitem__(cls, values: object) -> type:
+            return cls
+
+
 class Number(click.FloatRange):
     """A finite number within bounds; click's own range lets NaN pass.
 
@@ -82,7 +93,7 @@ class Duration(Number):
         return super().convert(number * unit, param, ctx)
 
 
-class LoopCount(click.ParamType[tuple[str, float]]):
+class LoopCount(_ParamType[tuple[str, float]]):
     """The passes of one loop, such as 0=128 or 0x1a0=128."""
 
     name = "LOOP=N"
@@ -104,7 +115,7 @@ class LoopCount(click.ParamType[tuple[str, float]]):
             )
 
 
-class _NamedNumber(click.ParamType[tuple[str, float]]):
+class _NamedNumber(_ParamType[tuple[str, float]]):
     """A name and a number, NAME=N."""
 
     name: str
@@ -157,7 +168,7 @@ class UnitCount(_NamedNumber):
         return unit, count
 
 
-class OperandKind(click.ParamType["str | float"]):
+class OperandKind(_ParamType["str | float"]):
     """What operands hold: a kind of data, such as zeros, or a number, which says how much they toggle.
 
     Args:
@@ -184,7 +195,7 @@ PAIRS: dict[str | None, click.ParamType[Any]] = {
 _DIMENSIONS = 3
 
 
-class Dims(click.ParamType[int | tuple[int, ...]]):
+class Dims(_ParamType[int | tuple[int, ...]]):
     """The size of a grid or a block: along x, or along x, y and z with commas between them."""
 
     name = BY_DIMENSION
@@ -213,7 +224,7 @@ BY_METAVAR = {
 }
 
 
-class SizeList(click.ParamType[tuple[int, ...]]):
+class SizeList(_ParamType[tuple[int, ...]]):
     """Sizes with commas between them, such as 512,1024, each of them once.
 
     Args:
@@ -258,7 +269,7 @@ def one_of_each(
     return found or None
 
 
-class AxisValues(click.ParamType["Values"]):
+class AxisValues(_ParamType["Values"]):
     """Values of a setting: a list such as 1980,1500,1005, or even:7 for so many over the whole range.
 
     Args:
@@ -297,7 +308,7 @@ class AxisValues(click.ParamType["Values"]):
         return f"even:{values.even}" if values.even else ",".join(map(str, values.named))
 
 
-class FormatName(click.ParamType[str]):
+class FormatName(_ParamType[str]):
     """One of the formats of a report; they are looked for only when one is named or the help is printed."""
 
     name = "format"
@@ -318,7 +329,7 @@ class FormatName(click.ParamType[str]):
         return f"[{'|'.join(format_names())}]"
 
 
-class Size(click.ParamType[tuple[float, float]]):
+class Size(_ParamType[tuple[float, float]]):
     """Width and height in inches, such as 8x11."""
 
     name = "WxH"
@@ -355,7 +366,7 @@ def require_report(path: Path, *endings: str) -> None:
     require_file(path)
 
 
-class PictureFolder(click.ParamType[Path]):
+class PictureFolder(_ParamType[Path]):
     """A folder that pictures can be written to, new or not; refused before anything is worked out for it."""
 
     name = "folder"
@@ -371,7 +382,7 @@ class PictureFolder(click.ParamType[Path]):
         return path
 
 
-class PictureFile(click.ParamType[Path]):
+class PictureFile(_ParamType[Path]):
     """A file that a picture can be written to; refused before anything is measured for it."""
 
     name = "file"
