@@ -23,6 +23,12 @@ def test_the_pages_show_what_the_shipped_tables_have():
         assert block in page, "run runners/refresh_readme.py --write"
 
 
+def test_the_findings_are_what_the_kept_runs_say():
+    page = (ROOT / "docs" / "findings.md").read_text()
+    for name, text in load_script("runners/refresh_findings.py").blocks().items():
+        assert f"<!-- {name}:begin -->\n{text}<!-- {name}:end -->" in page, "run runners/refresh_findings.py"
+
+
 def test_every_file_that_the_documents_link_to_is_there():
     pages = ["README.md", "CONTRIBUTING.md", "results/nvidia-h200/README.md"]
     for document in [

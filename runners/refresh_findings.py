@@ -1,0 +1,193 @@
+"""Write the figures of docs/findings.md from kept runs.
+
+    python runners/refresh_findings.py            # prints the tables
+    python runners/refresh_findings.py --write
+
+Boards and rows are those of the shipped tables, readings those of `results/*/methods`, kernels of a language
+model those of `results/nvidia-h100/profiles/decode`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import math
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from page_blocks import write_blocks
+
+from ptxbench.attribute.demangle import shortened
+from ptxbench.cli.main import run
+from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.threads import WARP
+from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.report.cost import Cost, find_costs
+from ptxbench.storage.shipped import SHIPPED
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "findings.md"
+RESULTS = ROOT / "results"
+DECODE = RESULTS / "nvidia-h100" / "profiles" / "decode"
+_UNITS = {
+    "f32": "f32 multiply-add, a flop",
+    "f64": "f64 multiply-add, a flop",
+    "f16x2": "f16x2 multiply-add, a flop",
+    "mma-f16": "f16 tensor product (mma), a flop",
+    "shared": "shared memory, a byte of a load",
+    "l1": "L1, a byte of a load",
+    "l2": "L2, a byte of a load",
+    "dram": "DRAM, a byte of a load",
+}
+_OPERANDS = ("add.u32", "xor.b32", "mul.f32", "fma.rn.f32", "fma.rn.f64", "fma.rn.f16x2")
+_PATTERNS = (Pattern.ZEROS, Pattern.UNIFORM, Pattern.HALVES, Pattern.RANDOM)
+# Ways of reading: method, source, and what it is called.
+_WAYS = {
+    ("mtsm", "usage"): "mean of the readings of nvidia-smi's power",
+    ("papi", "usage"): "last reading of it, times the time",
+    ("mtsm", "samples"): "mean of the driver's 20 ms samples",
+    ("counter", "counter"): "energy counter, between its steps",
+    ("corrected", "samples"): "samples, corrected for their averaging",
+}
+_LENGTHS_S = (0.1, 0.3, 1.0, 3.0)
+_KERNELS, _LONGEST_NAME = 8, 48
+# A kernel below it draws little more than the board does without one.
+_QUIET_W = 180
+
+
+def main() -> int:
+    """Print or write the tables; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write them into docs/findings.md")
+    if parser.parse_args().write:
+        write_blocks(PAGE, blocks())
+    else:
+        print("\n".join(blocks().values()))
+    return 0
+
+
+def blocks() -> dict[str, str]:
+    """Return the tables of the page in Markdown, by the names of their marks."""
+    atlases = {name: open_atlas(name) for name in SHIPPED}
+    return {
+        "boards": boards(atlases),
+        "costs": costs(atlases),
+        "operands": operands(atlases["h200"]),
+        "readings": readings(),
+        "decode": decode(),
+    }
+
+
+def boards(atlases: dict[str, Atlas]) -> str:
+    """Return how boards of one model differ: by a factor each, and by what is left of a row."""
+    rows = []
+    for name, atlas in atlases.items():
+        assert atlas.spread is not None  # noqa: S101 - both have several boards
+        factors = [one.factor for one in atlas.spread.boards]
+        rows_of = [row for row in find_costs("*", [atlas]) if row.protocol == DYNAMIC and row.boards > 2]
+        left = [row.boards_scatter for row in rows_of if not math.isnan(row.boards_scatter)]
+        cells = f"{len(factors)}", f"{min(factors):.3f} to {max(factors):.3f}", f"{median(left):.2%}"
+        rows.append((f"{name.upper()}", *cells, f"{len(left):,}"))
+    return _table(
+        ("GPU", "boards", "factor", "a row scatters by, median", "rows of three boards or more"), rows
+    )
+
+
+def costs(atlases: dict[str, Atlas]) -> str:
+    """Return what a flop and a byte of a load cost on each GPU, pJ."""
+    rows = []
+    for unit, text in _UNITS.items():
+        found = [atlas.unit_energy(unit) for atlas in atlases.values()]
+        cells = [f"{one.value_pj:.3g} ± {one.ci95_pj:.2g}" if one else "" for one in found]
+        rows.append((text, *cells))
+    return _table(("what", *(f"{name.upper()}, pJ" for name in atlases)), rows)
+
+
+def operands(atlas: Atlas) -> str:
+    """Return what values cost, pJ of one thread at -O3: zeros, all lanes alike, halves alike, random."""
+    rows = []
+    for name in _OPERANDS:
+        found = {one.operands: one for one in find_costs(name, [atlas]) if _is_full(one)}
+        if all(pattern in found for pattern in _PATTERNS):
+            rows.append((f"`{name}`", *(f"{found[pattern].energy_pj:.3g}" for pattern in _PATTERNS)))
+    heads = "instruction", "zeros", "all lanes equal", "lanes i and i + 16 equal", "random"
+    return _table(heads, rows)
+
+
+def _is_full(one: Cost) -> bool:
+    return (one.instruction in _OPERANDS, one.opt_level, one.protocol, one.lanes) == (
+        True,
+        OptLevel.O3,
+        DYNAMIC,
+        WARP,
+    )
+
+
+def readings() -> str:
+    """Return by how many percent ways of reading are off, by the length of the kernel."""
+    rows = []
+    for gpu in ("h100", "h200"):
+        path = RESULTS / f"nvidia-{gpu}" / "methods" / "methods.json"
+        points = json.loads(path.read_text(encoding="utf-8"))["points"]
+        for way, text in _WAYS.items():
+            cells = [_bias(points, way, length_s) for length_s in _LENGTHS_S]
+            if any(cells):
+                rows.append((f"{gpu.upper()}, {text}", *cells))
+    return _table(("way", *(f"{length_s:g} s" for length_s in _LENGTHS_S)), rows)
+
+
+def _bias(points: Sequence[dict[str, Any]], way: tuple[str, str], length_s: float) -> str:
+    found = [
+        one
+        for one in points
+        if (one["method"], one["source"], one["kind"]) == (*way, "constant")
+        and one["requested_s"] == length_s
+    ]
+    return f"{found[0]['bias_pct']:+.1f}%" if found and found[0]["bias_pct"] is not None else ""
+
+
+def decode() -> str:
+    """Return what the kernels of a step of decoding draw, the largest first."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = run(["report", str(DECODE), "--json"])
+    assert code == 0  # noqa: S101 - the run is kept
+    document = json.loads(out.getvalue())
+    rows = [
+        (
+            f"`{shortened(one['name'], _LONGEST_NAME)}`",
+            f"{one['calls']}",
+            f"{one['power_w']:.0f}",
+            f"{one['share']:.1%}",
+        )
+        for one in document["rows"]
+        if one["type"] == "kernel"
+    ]
+    step = document["step"]
+    whole = ("the whole step", "", f"{step['power_w']:.0f}", "100%")
+    quiet = [one for one in document["rows"] if one["power_w"] is not None and one["power_w"] < _QUIET_W]
+    time, joules = sum(one["time_s"] for one in quiet) / step["time_s"], sum(one["share"] for one in quiet)
+    table = _table(("kernel", "calls", "W", "share of the joules"), [*rows[:_KERNELS], whole])
+    return (
+        f"{table}\nKernels and gaps that draw less than {_QUIET_W} W take {time:.0%} of the time and"
+        f" {joules:.0%} of the joules.\nThe idle board draws {document['idle_w']:.0f} W.\n"
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ("---", *("---:" for _ in heads[1:])), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except PtxbenchError as error:
+        print(f"refresh_findings: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
