@@ -139,7 +139,7 @@ def _between(i: Bound) -> Step:
 def _packed(i: Bound) -> Step:
     """F2FP: two f32 as halves of a word, the first the upper one."""
     words = i.only("F16", "BF16", "F32", "PACK_AB", "RZ", "RELU", "SATFINITE")
-    if words & {"RZ", "SATFINITE"} or "PACK_AB" not in words or "F32" not in words:
+    if words & {"RZ", "SATFINITE"} or "PACK_AB" not in words:
         raise i.unknown()
     brain = "BF16" in words
     a, b = (i.single(one) for one in i.operands[1:3])

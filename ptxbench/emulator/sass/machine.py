@@ -263,7 +263,7 @@ class Machine:
         if self._loops is None or address not in self._code.loops or len(self._ready) != 1:
             return
         if np.array_equal(self._ready[address], self._alive):
-            self._loops.at_head(address, again, self.tallies)
+            self._loops.at_head(address, again, self.tallies, self._alive)
 
     def _step(self, number: int) -> Step:
         """Return what an instruction does, bound to the registers; made when it is first executed."""

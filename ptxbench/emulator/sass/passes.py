@@ -19,7 +19,7 @@ from ptxbench.sass.program import SassInstruction
 _EVEN = 64
 _AT_END = 4
 # Counts of the last passes may differ by so much from those before them.
-_STEADY = 0.02
+_STEADY = {Tally.ISSUED: 0.02, Tally.THREADS: 0.02, Tally.SECTORS: 0.05, Tally.PASSES: 0.05}
 # The table of truth of a & b & c.
 _ALL_THREE = 0x80
 
@@ -73,6 +73,7 @@ class LongLoops:
         self._ends = {head: end for head in code.loops if (end := _end_of(code, head)) is not None}
         self._seen: dict[int, _Seen] = {}
         self._distance: dict[int, npt.NDArray[np.int64]] = {}
+        self._lanes: dict[int, Mask] = {}
         self.skipped: list[Skipped] = []
 
     def watching(self, i: Bound, number: int, step: Step) -> Step:
@@ -84,18 +85,20 @@ class LongLoops:
         kind = np.uint32 if end.unsigned else np.int32
 
         def watched(active: Mask) -> None:
+            self._lanes[number] = active
             self._distance[number] = a().view(kind).astype(np.int64) - b().view(kind).astype(np.int64)
             step(active)
 
         return watched
 
-    def at_head(self, head: int, again: bool, tallies: Tallies) -> None:
+    def at_head(self, head: int, again: bool, tallies: Tallies, alive: npt.NDArray[np.bool_]) -> None:
         """Look at a loop whose head all lanes that are alive have reached; leave passes out if that can be.
 
         Args:
             head: Its address.
             again: Whether they come from its own end.
             tallies: What is counted so far; passes that are left out are added.
+            alive: The lanes.
         """
         if head not in self._ends:
             return
@@ -111,7 +114,12 @@ class LongLoops:
             return
         end = self._ends[head]
         seen.registers.append((self._registers.general.copy(), self._registers.uniform.copy()))
-        seen.distances.append(self._distance[end.number])
+        compared = self._lanes.get(end.number)
+        if end.number not in self._distance or (compared is not None and (alive & ~compared).any()):
+            # Some lanes went another way round.
+            self._seen[head] = _Seen(0, wanted)
+            return
+        seen.distances.append(self._distance.pop(end.number))
         if seen.visits < wanted:
             return
         self._leave_out(head, seen, wanted, tallies)
@@ -121,14 +129,9 @@ class LongLoops:
         end, before = self._ends[head], [seen.counts.get(n) for n in (wanted // 2, wanted * 3 // 4)]
         if before[0] is None or before[1] is None:
             return
-        passes = wanted - wanted * 3 // 4
+        passes, before_that = wanted - wanted * 3 // 4, wanted * 3 // 4 - wanted // 2
         later, sooner = tallies - before[1], before[1] - before[0]
-        issued = later[Tally.ISSUED].sum()
-        if (
-            not issued
-            or abs(sooner[Tally.ISSUED].sum() / issued * passes / (wanted * 3 // 4 - wanted // 2) - 1)
-            > _STEADY
-        ):
+        if not _are_alike(later / passes, sooner / before_that):
             return
         left = _passes_left(end, *seen.distances[-3:])
         left_out = (left - _AT_END) // _EVEN * _EVEN
@@ -143,6 +146,15 @@ class LongLoops:
             now += np.where(steady, step, np.uint32(0)) * np.uint32(left_out)
         tallies += later * (left_out / passes)
         self.skipped.append(Skipped(head, seen.visits, left_out))
+
+
+def _are_alike(later: Tallies, sooner: Tallies) -> bool:
+    """Return whether a pass counts the same in two parts of a loop."""
+    for what, off in _STEADY.items():
+        one, other = later[what].sum(), sooner[what].sum()
+        if abs(one - other) > off * max(one, other):
+            return False
+    return bool(later[Tally.ISSUED].any())
 
 
 def _passes_left(end: _End, *distances: npt.NDArray[np.int64]) -> int:
@@ -177,7 +189,7 @@ def _end_of(code: Code, head: int) -> _End | None:
     if not branch.predicate or len(branch.operand_list) != 1:
         return None
     name, negated = branch.predicate.lstrip("@!"), "!" in branch.predicate
-    compare = _writer_before(code, branch, name)
+    compare = _writer_before(code, head, branch, name)
     if compare is None or compare.base not in ("ISETP", "UISETP") or compare.predicate:
         return None
     words = compare.opcode.split(".")
@@ -207,15 +219,13 @@ def _leaving(code: Code, head: int, last: int) -> list[tuple[SassInstruction, bo
     return found
 
 
-def _writer_before(code: Code, place: SassInstruction, predicate: str) -> SassInstruction | None:
-    """Return what writes a predicate last before a place, without a branch between; copies are followed."""
-    for one in reversed(code.instructions[: code.number_at[place.address]]):
+def _writer_before(code: Code, head: int, place: SassInstruction, predicate: str) -> SassInstruction | None:
+    """Return what writes a predicate last before a place of a loop; copies are followed."""
+    for one in reversed(code.instructions[code.number_at[head] : code.number_at[place.address]]):
         operands = one.operand_list
         if any(operand.name == predicate for operand in operands[:2]):
             copied = _copied(operands) if one.base == "PLOP3" and operands[0].name == predicate else ""
-            return _writer_before(code, one, copied) if copied else one
-        if one.base in ("BRA", "CALL", "RET", "EXIT"):
-            return None
+            return _writer_before(code, head, one, copied) if copied else one
     return None
 
 

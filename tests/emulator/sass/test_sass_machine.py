@@ -350,6 +350,45 @@ def test_a_long_loop_is_counted_by_a_sample_of_its_passes():
     assert machine.tallies[Tally.ISSUED] == pytest.approx(whole.tallies[Tally.ISSUED])
 
 
+def test_a_long_loop_with_branches_behind_its_comparison_is_counted_by_a_sample():
+    text = """
+        MOV R5, RZ
+        .again: VIADD R5, R5, 0x1
+        ISETP.NE.AND P0, PT, R5, 0x320, PT
+        LOP3.LUT P1, RZ, R0, 0x1, RZ, 0xc0, !PT
+        BSSY B0, `(.meet)
+        @P1 BRA `(.meet)
+        IMAD R9, R9, 0x5, R4
+        .meet: BSYNC B0
+        @P0 BRA `(.again)
+        MOV R9, R5
+    """
+    machine, out = run(text, passes=64)
+    assert machine._loops.skipped[0].left_out == 704
+    assert set(out) == {800}
+    assert machine.tallies[Tally.THREADS] == pytest.approx(run(text)[0].tallies[Tally.THREADS])
+
+
+def test_a_loop_whose_passes_differ_is_run_until_they_do_not():
+    # What a pass executes grows with its number, up to the 28th.
+    text = """
+        MOV R5, RZ
+        .again: VIADD R5, R5, 0x1
+        MOV R6, RZ
+        .inner: VIADD R6, R6, 0x1
+        VIMNMX R7, R5, 0x1c, PT
+        ISETP.LT.AND P1, PT, R6, R7, PT
+        @P1 BRA `(.inner)
+        ISETP.NE.AND P0, PT, R5, 0x190, PT
+        @P0 BRA `(.again)
+        MOV R9, R5
+    """
+    machine, out = run(text, passes=32)
+    assert machine._loops.skipped[0].run == 64
+    assert set(out) == {400}
+    assert count(machine, "VIMNMX") == 28 * 29 / 2 + 372 * 28
+
+
 def test_a_loop_whose_end_depends_on_data_is_run_whole():
     text = LOOP.replace("ISETP.NE.AND P0, PT, R5, 0x960, PT", "ISETP.NE.AND P0, PT, R9, 0x960, PT")
     text = text.replace("IMAD R9, R9, 0x5, R4", "IADD3 R9, R5, R5, RZ")
