@@ -123,7 +123,7 @@ class LongLoops:
         if seen.visits < wanted:
             return
         self._leave_out(head, seen, wanted, tallies)
-        self._seen[head] = _Seen(seen.visits, 2 * wanted)
+        self._seen[head] = _Seen(seen.visits, 2 * wanted, {seen.visits: tallies.copy()})
 
     def _leave_out(self, head: int, seen: _Seen, wanted: int, tallies: Tallies) -> None:
         end, before = self._ends[head], [seen.counts.get(n) for n in (wanted // 2, wanted * 3 // 4)]
