@@ -64,6 +64,7 @@ class Board:
         other_processes: Processes that computed on it when it was opened, -1 where NVML does not tell.
         beside: Readers of temperature and clock.
         max_power_w: Highest power limit that can be set, NaN where it is not known.
+        throttle_reasons: Returns NVML's bit mask of what slows the GPU down now; None where nothing tells.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Board:
     other_processes: int = 0
     beside: tuple[Reader, ...] = ()
     max_power_w: float = math.nan
+    throttle_reasons: Callable[[], int] | None = None
 
 
 def with_others(energy: GpuEnergy, board: Board) -> GpuEnergy:
@@ -323,6 +325,7 @@ def _by_nvml(which: int | str, library: Any) -> Board:
             other_processes=device.other_processes(),
             beside=tuple(device.source(name) for name in (SourceName.TEMPERATURE, SourceName.CLOCK)),
             max_power_w=device.max_power_limit_w,
+            throttle_reasons=device.throttle_reasons,
         )
     except GpuError:
         device.close()
