@@ -108,3 +108,27 @@ def test_two_ways_of_pytorch_are_told_apart():
     found = ptxbench.tune_function(lambda way: ways[way](), {"way": ["twice", "once"]}, check=ways["once"])
     assert found.best.values == {"way": "once"}
     assert str(found.judged.verdict) == "yes"
+
+
+def test_kernel_tuner_takes_our_joules():
+    cupy, kernel_tuner = pytest.importorskip("cupy"), pytest.importorskip("kernel_tuner")
+    import numpy as np
+
+    from ptxbench.kernel_tuner import EnergyObserver
+
+    code = """extern "C" __global__ void saxpy(float* y, const float* x, int n)
+    { int i = blockIdx.x * block_size_x + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }"""
+    x = np.ones(1 << 26, np.float32)
+    results, _ = kernel_tuner.tune_kernel(
+        "saxpy",
+        code,
+        x.size,
+        [np.empty_like(x), x, np.int32(x.size)],
+        {"block_size_x": [64, 128, 256, 512]},
+        lang="cupy" if cupy else "",
+        observers=[EnergyObserver()],
+        objective="energy_j",
+        objective_higher_is_better=False,
+    )
+    assert len(results) == 4
+    assert all(one["settled"] and one["energy_ci95_j"] < 0.05 * one["energy_j"] for one in results), results
