@@ -10,7 +10,8 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.output import print_json, print_table, say
+from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, Seed, window_of
@@ -18,6 +19,7 @@ from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, Seed, windo
 if TYPE_CHECKING:
     from ptxbench.tune.blocks.concurrent import ConcurrentTrial
     from ptxbench.tune.blocks.concurrent_search import ConcurrentTuned, InTurn
+    from ptxbench.tune.clocks.axes import Values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,9 @@ class _ConcurrentOptions:
         objective: What to minimize, of a round in which every kernel runs once.
         patience: End the search of a kernel after so many block sizes in a row that are no better.
         exhaustive: Run every combination of block sizes besides.
+        clocks: Try each variant at these SM clocks, MHz: Algorithm 4.
+        allow_settings: Allow that the GPU is set; it is restored at the end.
+        high_occupancy: Try block sizes over this occupancy, which is the paper's.
     """
 
     specifications: Annotated[tuple[Path, ...], Arg()]
@@ -36,6 +41,10 @@ class _ConcurrentOptions:
     patience: Annotated[int, Opt(1, 32)] = 1
     exhaustive: bool = False
     window_s: Annotated[float, window_of("0.4")] = 0.4
+    # Quoted, so that no module with numpy is loaded for its name.
+    clocks: Annotated["Values | None", Opt(kind=AxisValues(model=True))] = None  # noqa: UP037
+    allow_settings: bool = False
+    high_occupancy: Annotated[float, Opt(0, 1)] = 0.8
     seed: Seed = None
     out: Out = None
     resume: Resume = False
@@ -48,16 +57,19 @@ def concurrent(options: _ConcurrentOptions) -> int:
 
     Each is a file of `ptxbench tune kernel`; its axes other than the block hold their first value. The
     kernels run in streams of their own. Block sizes are tried by Algorithm 3 of Guerreiro et al. (2015) at
-    the clocks that are set, and those of each kernel alone by Algorithm 1. What is recommended is the best of
-    all that was run, at once or in turn. Each kernel's results are checked alone first. Each run is saved
-    before the next begins; --resume continues. It all happens in this process: a kernel that hangs hangs the
-    search, so tune each with `tune kernel` before. The exit code is 1 if no run is valid.
+    the clocks that are set, with --clocks by Algorithm 4, and those of each kernel alone by Algorithm 1. What
+    is recommended is the best of all that was run, at once or in turn. Each kernel's results are checked
+    alone first. Each run is saved before the next begins; --resume continues. It all happens in this process:
+    a kernel that hangs hangs the search, so tune each with `tune kernel` before. The exit code is 1 if no run
+    is valid.
     """
     from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
     from ptxbench.tune.spec_file import load_spec
 
     if options.resume and options.out is None:
         raise click.UsageError("--resume needs --out, the folder of the search to continue.")
+    if options.clocks is not None and options.clocks.by_model:
+        raise click.UsageError("--clocks model ranks kernels one by one; name clocks, or how many: even:4.")
     tuning = ConcurrentTuning(
         tuple(load_spec(one) for one in options.specifications),
         options.objective,
@@ -65,6 +77,9 @@ def concurrent(options: _ConcurrentOptions) -> int:
         options.seed or 0,
         options.exhaustive,
         options.patience,
+        clocks=options.clocks,
+        allow_settings=options.allow_settings,
+        high_occupancy=options.high_occupancy,
     )
     gpu = open_chosen_gpu(options.spec)
     try:
@@ -75,6 +90,7 @@ def concurrent(options: _ConcurrentOptions) -> int:
                 None if options.resume else options.out,
                 options.out if options.resume else None,
                 show,
+                say,
             )
     finally:
         gpu.close()

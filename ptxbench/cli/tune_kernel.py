@@ -34,11 +34,13 @@ class _Trying:
 
     Attributes:
         sizes: Give a size another value than the specification does (may be repeated).
+        high_occupancy: Try block sizes over this occupancy, which is the paper's (for --strategy guerreiro).
         in_process: Measure in this process: a variant that hangs then hangs the search.
     """
 
     sizes: Annotated[Mapping[int | str, float] | None, Opt(metavar="NAME=N", flag="--set")] = None
     limit_s: VariantTimeout = 60.0
+    high_occupancy: Annotated[float, Opt(0, 1)] = 0.8
     in_process: bool = False
 
 
@@ -68,7 +70,7 @@ def kernel(options: _KernelOptions) -> int:
     described = load_spec(
         options.specification, {str(name): value for name, value in (options.sizes or {}).items()}
     )
-    tuning = options.tuning_at_settings(described)
+    tuning = options.tuning_at_settings(described, high_occupancy=options.high_occupancy)
     gpu = open_chosen_gpu(options.spec)
     try:
         by_model = options.clocks is not None and options.clocks.by_model

@@ -19,6 +19,7 @@ from ptxbench.model.default_table import default_table
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.shipped import SHIPPED
+from ptxbench.tune.blocks.guerreiro import HIGH_OCCUPANCY
 from ptxbench.tune.blocks.search import search_blocks
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.clocks.axes import SettingAxes, settings_of
@@ -66,6 +67,7 @@ class Tuning:
         jobs: Assemblers at once; 0 for as many as there are processors.
         core: For a product, what multiplies; None: the usual for its type.
         variants: Names of the variants to try, and no others; (): the strategy chooses.
+        high_occupancy: Occupancy over which the strategy "guerreiro" tries a block size.
         beside: Library whose product is measured before and after the search; "": none is.
         sample: Of the budget, variants that are drawn at random beside those that "timed" or "estimate" puts
             first; the power of all of them is measured.
@@ -93,6 +95,7 @@ class Tuning:
     core: Core | None = None
     variants: tuple[str, ...] = ()
     beside: str = ""
+    high_occupancy: float = HIGH_OCCUPANCY
 
 
 @dataclass(frozen=True)
@@ -244,7 +247,7 @@ def _search(
     elif strategy == AT_RANDOM:
         search_random(space, evaluator, seed)
     elif isinstance(subject, UserKernel) and strategy == BY_BLOCKS:
-        search_blocks(subject, space, evaluator, goal)
+        search_blocks(subject, space, evaluator, goal, tuning.high_occupancy)
     else:
         search_by_strategy(strategy, space, evaluator, goal, seed)
 

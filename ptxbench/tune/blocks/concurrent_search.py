@@ -22,8 +22,15 @@ from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_manifest, require_unchanged
 from ptxbench.tune.blocks.concurrent import ConcurrentRunner, ConcurrentTrial, run_name
-from ptxbench.tune.blocks.guerreiro import ConcurrentCost, ordered_distributions, tune_concurrent
+from ptxbench.tune.blocks.guerreiro import (
+    HIGH_OCCUPANCY,
+    ConcurrentCost,
+    ordered_distributions,
+    tune_concurrent,
+    tune_concurrent_and_clock,
+)
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
+from ptxbench.tune.clocks.axes import SettingAxes, Values, settings_of
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
 from ptxbench.tune.source import OTHER_SOURCES
@@ -54,6 +61,9 @@ class ConcurrentTuning:
         patience: Block sizes in a row that are no better, at which the search of a kernel ends; the paper's
             is 1.
         jobs: Compilers at once; 0 for as many as there are processors.
+        clocks: SM clocks that are tried, by Algorithm 4; None: none is set.
+        allow_settings: Whether the user allowed that the GPU is set.
+        high_occupancy: Occupancy over which a block size is tried.
     """
 
     specs: tuple[KernelSpec, ...]
@@ -63,6 +73,9 @@ class ConcurrentTuning:
     exhaustive: bool = False
     patience: int = 1
     jobs: int = 0
+    clocks: Values | None = None
+    allow_settings: bool = False
+    high_occupancy: float = HIGH_OCCUPANCY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +215,7 @@ class ConcurrentRuns:
         open_bench: Returns where they are made, given those that the folder holds.
         path: The folder, which holds a manifest.
         show: Called with how many are done, 0 for how many there are to do, and which is in hand.
+        apply: Sets an SM clock before a run, MHz; 0: that which is set.
     """
 
     def __init__(
@@ -209,7 +223,9 @@ class ConcurrentRuns:
         open_bench: Callable[[Sequence[ConcurrentTrial]], ConcurrentRunner],
         path: Path,
         show: Show = lambda *_: None,
+        apply: Callable[[int], None] = lambda _: None,
     ) -> None:
+        self._apply = apply
         self._lines = Lines(path / _TRIALS, ConcurrentTrial, lambda one: one.name).open()
         self._held = self._lines.by_name
         self._runner = open_bench(self.trials)
@@ -234,6 +250,7 @@ class ConcurrentRuns:
         self._variants[name] = variants, clock_mhz, alone
         if name not in self._held:
             self._show(len(self._held), 0, name)
+            self._apply(clock_mhz)
             self._lines.add(self._runner.measure(variants, clock_mhz, alone))
         return self._held[name]
 
@@ -268,6 +285,7 @@ class ConcurrentRuns:
 
     def _again(self, name: str) -> None:
         """Make a run that has one energy again, and keep both as one."""
+        self._apply(self._variants[name][1])
         counted, failed = repeat_measurement(
             self._held[name], lambda _: self._runner.measure(*self._variants[name])
         )
@@ -309,8 +327,9 @@ def tune_concurrently(
     out: Path | None = None,
     resume: Path | None = None,
     show: Show = lambda *_: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> ConcurrentTuned:
-    """Search block sizes by Algorithm 3 of Guerreiro et al. (2015), and return what was found.
+    """Search block sizes by Algorithm 3 of Guerreiro et al. (2015), with clocks by 4; return what was found.
 
     Args:
         gpu: Where kernels run.
@@ -318,9 +337,10 @@ def tune_concurrently(
         out: New folder; None for one below results/, or below runs/ where nothing is measured.
         resume: Folder to resume, in place of `out`.
         show: Called with how many are done, 0 for how many there are to do, and which is in hand.
+        say: Told when the GPU is set and restored.
 
     Raises:
-        InputError: A kernel or the folder does not fit.
+        InputError: A kernel, a clock or the folder does not fit.
         GpuError: The GPU stopped answering; the folder holds what was tried.
         ToolError: nvcc, ptxas or nvdisasm is missing.
     """
@@ -330,54 +350,107 @@ def tune_concurrently(
     kernels = [UserKernel(spec, tuning.seed) for spec in tuning.specs]
     jobs = tuning.jobs or os.cpu_count() or 1
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
-    ordered = [ordered_distributions(one) for one in every]
+    ordered = [ordered_distributions(one, tuning.high_occupancy) for one in every]
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="concurrent-")
     manifest = _manifest(gpu, kernels, tuning, every)
-    if resume:
-        manifest = _resumed(path, manifest)
-    else:
-        begin_run(path, manifest)
-    window_s = tuning.window_s
-    runs = ConcurrentRuns(lambda held: ConcurrentRunner(gpu, kernels, window_s, before=held), path, show)
-
-    def measure(choice: tuple[int, ...]) -> ConcurrentTrial:
-        return runs.measure([of_one[index] for of_one, index in zip(ordered, choice, strict=True)])
-
-    try:
-        found = tune_concurrent(
-            [len(one) for one in ordered],
-            lambda choice: concurrent_cost(measure(choice), tuning.objective),
-            tuning.patience,
+    axes = SettingAxes(sm_clocks=tuning.clocks)
+    with settings_of(gpu, axes, say, allowed=tuning.allow_settings) as set_to:
+        by_clock = {one.sm_clock_mhz or 0: one for one in set_to.settings}
+        if resume:
+            manifest = _resumed(path, manifest)
+        else:
+            begin_run(path, manifest)
+        runs = ConcurrentRuns(
+            lambda held: ConcurrentRunner(gpu, kernels, tuning.window_s, before=held),
+            path,
+            show,
+            lambda clock_mhz: set_to.apply(by_clock[clock_mhz]),
         )
-        default = runs.measure([default_block(one) for one in every]).name
-        for combination in itertools.product(*every) if tuning.exhaustive else ():
-            runs.measure(combination)
-        runs.repeat_first(tuning.objective)
-        last = [_tune_alone(runs, number, one, tuning) for number, one in enumerate(ordered, 1)]
-    finally:
-        runs.close()
+        try:
+            found = _search(runs, tuning, every, ordered, sorted(by_clock, reverse=True))
+        finally:
+            runs.close()
+    return _tuned(runs, tuning, found, path, manifest, len(by_clock), every, ordered)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Names of the runs that a search ended at: at once, with default blocks, and of each kernel alone."""
+
+    chosen: str
+    default: str
+    alone: tuple[str, ...]
+    iterations: int
+
+
+def _search(
+    runs: ConcurrentRuns,
+    tuning: ConcurrentTuning,
+    every: Sequence[Sequence[BlockVariant]],
+    ordered: Sequence[Sequence[BlockVariant]],
+    clocks_mhz: Sequence[int],
+) -> _Search:
+    """Search at once, then each kernel alone at the clock that was found, and make the best runs again."""
+
+    def measure(choice: tuple[int, ...], clock_mhz: int) -> ConcurrentTrial:
+        variants = [of_one[index] for of_one, index in zip(ordered, choice, strict=True)]
+        return runs.measure(variants, clock_mhz)
+
+    found = tune_concurrent_and_clock(
+        [len(one) for one in ordered],
+        clocks_mhz,
+        lambda choice, clock_mhz: concurrent_cost(measure(choice, clock_mhz), tuning.objective),
+        tuning.patience,
+    )
+    default = runs.measure([default_block(one) for one in every], clocks_mhz[0])
+    if tuning.exhaustive:
+        for clock_mhz, combination in itertools.product(clocks_mhz, itertools.product(*every)):
+            runs.measure(combination, clock_mhz)
+    runs.repeat_first(tuning.objective)
+    alone = tuple(
+        _tune_alone(runs, number, one, tuning, found.clock_mhz) for number, one in enumerate(ordered, 1)
+    )
+    chosen = measure(found.choice, found.clock_mhz)
+    return _Search(chosen.name, default.name, alone, found.iterations)
+
+
+def _tuned(
+    runs: ConcurrentRuns,
+    tuning: ConcurrentTuning,
+    found: _Search,
+    path: Path,
+    manifest: ConcurrentManifest,
+    clocks: int,
+    every: Sequence[Sequence[BlockVariant]],
+    ordered: Sequence[Sequence[BlockVariant]],
+) -> ConcurrentTuned:
+    """Return what was found, by all runs as they stand at the end."""
     trials = {one.name: one for one in runs.trials}
-    chosen = measure(found.choice)
+    chosen = trials[found.chosen]
     return ConcurrentTuned(
         path=path,
         manifest=manifest,
         trials=runs.trials,
         chosen=chosen,
-        default=trials[default],
+        default=trials[found.default],
         iterations=found.iterations,
-        tried=math.prod(len(one) for one in ordered),
-        possible=math.prod(len(one) for one in every),
+        tried=clocks * math.prod(len(one) for one in ordered),
+        possible=clocks * math.prod(len(one) for one in every),
         best=next(iter(runs.best_first(tuning.objective)), chosen),
         alone=tuple(
             next(iter(runs.best_first(tuning.objective, number)), trials[name])
-            for number, name in enumerate(last, 1)
+            for number, name in enumerate(found.alone, 1)
         ),
         objective=tuning.objective,
     )
 
 
 def _tune_alone(
-    runs: ConcurrentRuns, number: int, ordered: Sequence[BlockVariant], tuning: ConcurrentTuning
+    runs: ConcurrentRuns,
+    number: int,
+    ordered: Sequence[BlockVariant],
+    tuning: ConcurrentTuning,
+    clock_mhz: int,
 ) -> str:
     """Search the block size of one kernel alone by Algorithm 1, and return the name of what it chose.
 
@@ -386,13 +459,14 @@ def _tune_alone(
         number: Number of the kernel, from 1 on.
         ordered: Its block sizes, in the order in which they are tried.
         tuning: What is made small, and how long is searched.
+        clock_mhz: SM clock that is set; 0: none is.
     """
 
     def cost(choice: tuple[int, ...]) -> ConcurrentCost:
-        return concurrent_cost(runs.measure([ordered[choice[0]]], alone=number), tuning.objective)
+        return concurrent_cost(runs.measure([ordered[choice[0]]], clock_mhz, number), tuning.objective)
 
     found = tune_concurrent([len(ordered)], cost, tuning.patience)
-    name = runs.measure([ordered[found.choice[0]]], alone=number).name
+    name = runs.measure([ordered[found.choice[0]]], clock_mhz, number).name
     runs.repeat_first(tuning.objective, number)
     return name
 

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import InputError
-from ptxbench.tune.blocks.guerreiro import ordered_distributions, tune_blocks
+from ptxbench.tune.blocks.guerreiro import (
+    HIGH_OCCUPANCY,
+    ordered_distributions,
+    tune_blocks,
+    tune_blocks_and_clock,
+)
 from ptxbench.tune.blocks.occupancy import occupancy
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
@@ -75,19 +80,35 @@ def default_block(variants: Sequence[BlockVariant]) -> BlockVariant:
     return min(variants, key=lambda one: abs(math.log2(one.threads / DEFAULT_THREADS)))
 
 
-def search_blocks(kernel: UserKernel, space: Space, evaluator: Evaluator, goal: Goal) -> None:
-    """Try block sizes by Algorithm 1 of Guerreiro et al. (2015), until the next is no better.
+def search_blocks(
+    kernel: UserKernel, space: Space, evaluator: Evaluator, goal: Goal, over: float = HIGH_OCCUPANCY
+) -> None:
+    """Try block sizes by Algorithm 1 of Guerreiro et al. (2015), with several SM clocks by Algorithm 2.
+
+    Args:
+        kernel: The kernel.
+        space: Its variants, and the clocks that they may be tried at.
+        evaluator: Tries them.
+        goal: What is made small.
+        over: Occupancy over which a block size is tried.
 
     Raises:
-        InputError: No block size is left.
+        InputError: No block size is left, or something else than the SM clock is to be set.
         GpuError: The GPU stopped answering.
     """
-    ordered = ordered_distributions(block_variants(kernel, space.target, evaluator.jobs))
+    by_clock = {one.sm_clock_mhz or 0: one for one in space.settings}
+    if len(by_clock) < len(space.settings):
+        raise InputError("guerreiro chooses block size and SM clock; leave other clocks and limits out")
+    ordered = ordered_distributions(block_variants(kernel, space.target, evaluator.jobs), over)
 
-    def cost(index: int) -> float:
-        for trial in evaluator.trials([Candidate(ordered[index].variant, space.settings[0])]):
+    def cost(index: int, clock_mhz: int) -> float:
+        for trial in evaluator.trials([Candidate(ordered[index].variant, by_clock[clock_mhz])]):
             reference = first_valid(evaluator.folder.trials.values())
             return goal.cost(trial, reference) if reference else math.inf
         return math.inf  # the budget is spent
 
-    tune_blocks(len(ordered), cost)
+    if len(by_clock) == 1:
+        (clock_mhz,) = by_clock
+        tune_blocks(len(ordered), lambda index: cost(index, clock_mhz))
+    else:
+        tune_blocks_and_clock(len(ordered), list(by_clock), cost)

@@ -18,6 +18,7 @@ from ptxbench.tune.blocks.concurrent import ConcurrentRunner
 from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
 from ptxbench.tune.blocks.search import block_variants, default_block
 from ptxbench.tune.blocks.table import BlockCase, block_rows
+from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.spec_file import load_spec
@@ -61,6 +62,37 @@ def test_the_strategy_tries_sizes_of_high_occupancy_until_the_next_is_no_better(
     assert all(later < before for before, later in itertools.pairwise(energies[:-1]))
     few = tune(AddingGpu(), replace(plain, strategy="guerreiro", budget=1, jobs=2), tmp_path / "few")
     assert [trial.variant.by_axis["BLOCK"] for trial in few.trials] == [1024]
+
+
+CLOCKED = ("--gpu", "simulated:h200-clocks", "--allow-settings", "--window", "0.1")
+
+
+def test_the_strategy_lowers_the_clock_while_that_pays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tune", "kernel", str(spec(tmp_path / "a")), "--strategy", "guerreiro", *CLOCKED]
+    assert run([*words, "--clocks", "1980,1500,1005", "--out", str(tmp_path / "t")]) == 0
+    trials = TuningFolder.read(tmp_path / "t").trials.values()
+    energies_j = {(t.settings.sm_clock_mhz, t.variant.by_axis["BLOCK"]): t.energy_j for t in trials}
+    # The clock first, with the first block, until the next is no better; then the blocks at the clock found.
+    assert energies_j[1500, 1024] < min(energies_j[1980, 1024], energies_j[1005, 1024])
+    assert {clock for clock, block in energies_j if block != 1024} == {1500}
+    assert run([*words, "--power-limits", "500,600", "--out", str(tmp_path / "w")]) == 2
+    assert "chooses block size and SM clock" in capsys.readouterr().err
+
+
+def test_kernels_at_once_are_tuned_with_the_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["tune", "concurrent", str(spec(tmp_path / "a")), str(spec(tmp_path / "b", more=8)), *CLOCKED]
+    out = ["--out", str(tmp_path / "t"), "--json"]
+    assert run([*words, "--clocks", "1980,1500,1005", "--high-occupancy", "0.99", *out]) == 0
+    found = json.loads(capsys.readouterr().out)
+    lines = [json.loads(line) for line in (tmp_path / "t" / "trials.jsonl").read_text().splitlines()]
+    assert {one["clock_mhz"] for one in lines} <= {1980, 1500, 1005}
+    assert len({one["clock_mhz"] for one in lines}) >= 2
+    # 96 threads have an occupancy of 63/64: three of five sizes are over 0.99.
+    assert (found["high_occupancy"], found["possible"]) == (3 * 3 * 3, 3 * 25)
+    assert found["chosen"]["energy_j"] < found["default"]["energy_j"]
+    assert run([*words, "--clocks", "model"]) == 2
 
 
 def test_the_strategy_is_none_for_matrix_products(tmp_path: Path) -> None:
