@@ -58,8 +58,8 @@ def ridge(options: _Options) -> None:
     --run needs no setting: it takes kernels that ran at a lower clock because of the power limit. Their
     clocks are few, so a power law of the energy in the clock predicts the best clock within those seen.
 
-    --gpu with --allow-settings sets 28 clocks on a simulated GPU, one after the other, and measures a load
-    at each.
+    --gpu with --allow-settings sets 28 clocks, one after the other, and measures a load at each. The GPU is
+    restored at the end, and after a signal or an error.
     """
     if [options.samples, options.run_path, options.spec].count(None) != 2:
         raise click.UsageError("give one of --samples, --run and --gpu.")
@@ -88,17 +88,14 @@ def _of_samples(samples: Path, cap_w: float | None, fit_cap: bool, plot: Path | 
 
 
 def _of_gpu(spec: str, cap_w: float | None, plot: Path | None, allowed: bool, as_json: bool) -> None:
-    from ptxbench.devices.simulated.gpu import SimulatedGpu
+    from ptxbench.devices.select import open_settable
     from ptxbench.experiment.clock_sweep import sweep_clocks
     from ptxbench.storage.codec import encode
 
     gpu = open_chosen_gpu(spec)
     try:
-        if not isinstance(gpu, SimulatedGpu):
-            raise click.UsageError(
-                "the sweep over clocks is there for simulated GPUs only; see docs/clocks.md."
-            )
-        samples = sweep_clocks(gpu, gpu.settable, _CLOCKS, say, allowed=allowed)
+        with open_settable(gpu) as settable:
+            samples = sweep_clocks(gpu, settable, _CLOCKS, say, allowed=allowed)
     finally:
         gpu.close()
     info = gpu.info

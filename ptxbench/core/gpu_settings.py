@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ptxbench.core.errors import GpuError
+
 _T = TypeVar("_T")
 
 # Step of the SM clocks that NVML lists on H100 and H200, and assumed of other GPUs: closer ones count as one.
 CLOCK_STEP_MHZ = 15
 
 
+class LocksMissingError(GpuError):
+    """The clocks of this board, or by this driver, cannot be locked; no lock of it is left."""
+
+
 @dataclass(frozen=True)
 class GpuSettings:
-    """Application clocks and power limit; None where NVML does not tell, or where nothing is to be set.
+    """Clocks and power limit; None where NVML does not tell, or where nothing is to be set.
 
     Attributes:
         sm_clock_mhz: SM clock, MHz.

@@ -2,6 +2,9 @@
 
 A note on the disk (ptxbench/storage/settings_journal.py) is written before anything is set. After a SIGKILL
 `restore_leftover` puts back what the note says.
+
+Clocks are locked where the driver can do that (CUDA 14 has no application clocks), else application clocks
+are set. No query tells a lock: one of before cannot be put back, and ends with ours.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from types import FrameType
 from typing import Protocol
 
 from ptxbench.core.errors import GpuError, InputError
-from ptxbench.core.gpu_settings import GpuSettings, SettingChoices
+from ptxbench.core.gpu_settings import GpuSettings, LocksMissingError, SettingChoices
 from ptxbench.storage.settings_journal import SettingsHeldError, SettingsJournal, SettingsNote
 
 Say = Callable[[str], None]
@@ -50,8 +53,25 @@ class SettableGpu(Protocol):
         """Read what can be set."""
         ...
 
+    @property
+    def locks_clocks(self) -> bool:
+        """Whether clocks can be locked, each by itself; application clocks are set both at once."""
+        ...
+
     def set_clocks(self, sm_clock_mhz: int, memory_clock_mhz: int) -> None:
-        """Set both clocks, MHz."""
+        """Set both application clocks, MHz."""
+        ...
+
+    def lock_clocks(self, sm_clock_mhz: int | None, memory_clock_mhz: int | None) -> None:
+        """Lock clocks, MHz; None is left alone.
+
+        Raises:
+            LocksMissingError: The board has no locks after all; from now on `locks_clocks` is False.
+        """
+        ...
+
+    def unlock_clocks(self, *, memory: bool) -> None:
+        """End the lock of the SM clock, and of the memory clock if that is set."""
         ...
 
     def set_power_limit(self, power_limit_mw: int) -> None:
@@ -100,20 +120,23 @@ def applied(
     journal = SettingsJournal(gpu.uuid_hash)
     with journal.held(), _stopped_by_signals() as restoring:
         _restore_noted(gpu, journal, say)
-        before = gpu.settings()
-        during = _completed(wanted, before)
-        _require_supported(gpu, wanted, during)
-        for other in later:
-            _require_supported(gpu, other, _within(other, during))
+        note = _planned(gpu, wanted, later)
         _require_alone(gpu)
-        journal.write(SettingsNote(gpu.uuid, before, during))
+        journal.write(note)
         try:
-            _set(gpu, during)
-            _require_set(gpu, during)
+            try:
+                _set(gpu, note.during, note.locked)
+            except LocksMissingError:
+                note = _planned(gpu, wanted, later)
+                journal.write(note)
+                _set(gpu, note.during, note.locked)
+            _require_set(gpu, note.during, note.locked)
             # Another user may have come since.
             _require_alone(gpu)
-            say(f"{gpu.name}: set {during} (before: {before})")
-            yield lambda other: _set_other(gpu, other, during)
+            how = " by a lock" if note.locked else ""
+            say(f"{gpu.name}: set {note.during}{how} (before: {note.before})")
+            done = note
+            yield lambda other: _set_other(gpu, other, done)
         finally:
             with restoring():
                 _restore_noted(gpu, journal, say)
@@ -139,9 +162,25 @@ def restore_leftover(gpu: SettableGpu, say: Say) -> bool:
         return False
 
 
+def _planned(gpu: SettableGpu, wanted: GpuSettings, later: Sequence[GpuSettings]) -> SettingsNote:
+    """Return what will be set and what is there before, checked with all that is to be set later."""
+    locked = gpu.locks_clocks and _has_clocks(wanted)
+    before = gpu.settings()
+    if locked:
+        before = replace(before, sm_clock_mhz=None, memory_clock_mhz=None)
+    during = wanted if locked else _completed(wanted, before)
+    for one in (wanted, *later):
+        _require_supported(gpu, one, _within(one, during), locked=locked)
+    return SettingsNote(gpu.uuid, before, during, locked)
+
+
+def _has_clocks(settings: GpuSettings) -> bool:
+    return settings.sm_clock_mhz is not None or settings.memory_clock_mhz is not None
+
+
 def _completed(wanted: GpuSettings, before: GpuSettings) -> GpuSettings:
-    """Return what is to be set, with the other clock as it is: NVML sets both at once."""
-    if wanted.sm_clock_mhz is None and wanted.memory_clock_mhz is None:
+    """Return what is to be set, with the other clock as it is: application clocks are set both at once."""
+    if not _has_clocks(wanted):
         return wanted
     return GpuSettings(
         before.sm_clock_mhz if wanted.sm_clock_mhz is None else wanted.sm_clock_mhz,
@@ -150,23 +189,26 @@ def _completed(wanted: GpuSettings, before: GpuSettings) -> GpuSettings:
     )
 
 
-def _require_supported(gpu: SettableGpu, wanted: GpuSettings, during: GpuSettings) -> None:
+def _require_supported(gpu: SettableGpu, wanted: GpuSettings, during: GpuSettings, *, locked: bool) -> None:
     choices, before = gpu.choices(), gpu.settings()
-    if wanted.sm_clock_mhz is not None or wanted.memory_clock_mhz is not None:
-        if not choices.clocks or before.sm_clock_mhz is None or before.memory_clock_mhz is None:
+    if _has_clocks(wanted):
+        unread = before.sm_clock_mhz is None or before.memory_clock_mhz is None
+        if not choices.clocks or (unread and not locked):
             raise GpuError(
                 f"{gpu.name} has no application clocks, or they cannot be read{gpu.refusals()}:"
                 " no clock can be set"
             )
         by_memory = {choice.memory_clock_mhz: choice.sm_clocks_mhz for choice in choices.clocks}
         memory_mhz, sm_mhz = during.memory_clock_mhz, during.sm_clock_mhz
+        if memory_mhz is None:
+            memory_mhz = choices.clocks[-1].memory_clock_mhz
         if memory_mhz not in by_memory:
             raise InputError(
                 f"{gpu.name} has no memory clock of {memory_mhz} MHz; it has {', '.join(map(str, by_memory))}"
             )
         clocks = by_memory[memory_mhz]
-        if sm_mhz not in clocks:
-            near = min(clocks, key=lambda clock: abs(clock - (sm_mhz or 0)))
+        if sm_mhz is not None and sm_mhz not in clocks:
+            near = min(clocks, key=lambda clock: abs(clock - sm_mhz))
             raise InputError(
                 f"{gpu.name} has no SM clock of {sm_mhz} MHz at {memory_mhz} MHz memory clock; the nearest is"
                 f" {near} MHz, of {len(clocks)} from {clocks[0]} to {clocks[-1]} MHz"
@@ -192,18 +234,20 @@ def _require_alone(gpu: SettableGpu) -> None:
         raise GpuError(f"{others} other process(es) are on {gpu.name}: its settings are left as they are")
 
 
-def _set(gpu: SettableGpu, wanted: GpuSettings) -> None:
-    if wanted.sm_clock_mhz is not None and wanted.memory_clock_mhz is not None:
+def _set(gpu: SettableGpu, wanted: GpuSettings, locked: bool = False) -> None:
+    if locked:
+        gpu.lock_clocks(wanted.sm_clock_mhz, wanted.memory_clock_mhz)
+    elif wanted.sm_clock_mhz is not None and wanted.memory_clock_mhz is not None:
         gpu.set_clocks(wanted.sm_clock_mhz, wanted.memory_clock_mhz)
     if wanted.power_limit_mw is not None:
         gpu.set_power_limit(wanted.power_limit_mw)
 
 
-def _set_other(gpu: SettableGpu, other: GpuSettings, during: GpuSettings) -> None:
-    wanted = _within(other, during)
-    _require_supported(gpu, other, wanted)
-    _set(gpu, wanted)
-    _require_set(gpu, wanted)
+def _set_other(gpu: SettableGpu, other: GpuSettings, note: SettingsNote) -> None:
+    wanted = _within(other, note.during)
+    _require_supported(gpu, other, wanted, locked=note.locked)
+    _set(gpu, wanted, note.locked)
+    _require_set(gpu, wanted, note.locked)
 
 
 def _within(other: GpuSettings, during: GpuSettings) -> GpuSettings:
@@ -218,8 +262,11 @@ def _within(other: GpuSettings, during: GpuSettings) -> GpuSettings:
     return GpuSettings(*(old if new is None else new for new, old in pairs))
 
 
-def _require_set(gpu: SettableGpu, wanted: GpuSettings) -> None:
+def _require_set(gpu: SettableGpu, wanted: GpuSettings, locked: bool = False) -> None:
+    """Refuse what reads otherwise than it was set; no query tells a lock."""
     now = gpu.settings()
+    if locked:
+        wanted = replace(wanted, sm_clock_mhz=None, memory_clock_mhz=None)
     if _set_part(now, wanted) != wanted:
         raise GpuError(f"{gpu.name} was set to {wanted}, but reads {_set_part(now, wanted)}")
 
@@ -249,17 +296,20 @@ def _restore_noted(gpu: SettableGpu, journal: SettingsJournal, say: Say) -> bool
     if note is None:
         return False
     before = _set_part(note.before, note.during)
-    changed = _changed(gpu.settings(), before)
-    if changed != GpuSettings():
-        try:
+    try:
+        if note.locked:
+            gpu.unlock_clocks(memory=note.during.memory_clock_mhz is not None)
+            say(f"{gpu.name}: ended the lock of its clocks")
+        changed = _changed(_set_part(gpu.settings(), before), before)
+        if changed != GpuSettings():
             _set(gpu, changed)
             _require_set(gpu, before)
-        except GpuError as error:
-            raise GpuError(
-                f"{error}; {gpu.name} could not be restored to {before}: run `ptxbench clocks restore`"
-                f" with permission (the note is {journal.path})"
-            ) from error
-        say(f"{gpu.name}: restored {changed}")
+            say(f"{gpu.name}: restored {changed}")
+    except GpuError as error:
+        raise GpuError(
+            f"{error}; {gpu.name} could not be restored to {before}: run `ptxbench clocks restore`"
+            f" with permission (the note is {journal.path})"
+        ) from error
     journal.remove()
     return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ptxbench.core.errors import LaunchError
-from ptxbench.core.gpu_settings import GpuSettings, evenly
+from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ, GpuSettings, evenly
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.settings import SettableGpu, applied
 from ptxbench.energy.settled import SourceCheck
@@ -79,4 +79,10 @@ def _sample(gpu: Gpu, load: Load, source: SourceCheck, clock_mhz: int) -> PowerS
     why = result.unsettled or result.power.reason
     if why:
         raise LaunchError(f"the power at {clock_mhz} MHz could not be read: {why}")
+    # No query tells a locked clock: the load does.
+    if not result.slowed and abs(run.window.clock_mhz - clock_mhz) > CLOCK_STEP_MHZ:
+        raise LaunchError(
+            f"the load ran at {run.window.clock_mhz:.0f} MHz where {clock_mhz} MHz was set: clocks do not "
+            "follow what is set here"
+        )
     return PowerSample(run.window.clock_mhz, result.power.power_w)

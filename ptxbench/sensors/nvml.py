@@ -9,12 +9,13 @@ import hashlib
 import math
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from typing import Any
 
 from ptxbench.core.errors import GpuError
-from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, SettingChoices
+from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, LocksMissingError, SettingChoices
 from ptxbench.sensors.base import POWER_SOURCES, Reader, SourceName
 from ptxbench.sensors.kernel_run import Telemetry
 from ptxbench.sensors.meters.live import is_named
@@ -54,6 +55,10 @@ _NO_PERMISSION = 4
 _LOST_CODES = (15, 16)
 # Not supported, no permission, no such function: asking again changes nothing.
 _NO_QUERY = 13
+# What NVML says of a function that the board, or the driver, does not have.
+_MISSING_CODES = (3, 13)
+_LOCK_SM, _LOCK_MEMORY = "nvmlDeviceSetGpuLockedClocks", "nvmlDeviceSetMemoryLockedClocks"
+_UNLOCK_SM, _UNLOCK_MEMORY = "nvmlDeviceResetGpuLockedClocks", "nvmlDeviceResetMemoryLockedClocks"
 _LASTING_CODES = {3, 4, _NO_QUERY}
 _OPENING_READS = 3
 
@@ -370,12 +375,19 @@ class NvmlDevice:
             return default
 
 
-class SettableDevice(NvmlDevice):
-    """One GPU whose application clocks and power limit can be set.
+class _MissingError(GpuError):
+    """The board or its driver does not have a function."""
 
-    Clocks locked by `nvidia-smi --lock-gpu-clocks` have no query, so they could not be restored: application
-    clocks are set instead.
-    """
+
+class SettableDevice(NvmlDevice):
+    """One GPU whose clocks and power limit can be set."""
+
+    _has_locks = True
+
+    @property
+    def locks_clocks(self) -> bool:
+        """Whether NVML can lock clocks, and this board has not said that it cannot."""
+        return self._has_locks and hasattr(self._nvml, _LOCK_SM)
 
     def settings(self) -> GpuSettings:
         """Read what is set now; None where NVML does not tell."""
@@ -413,6 +425,32 @@ class SettableDevice(NvmlDevice):
         """
         self._set("nvmlDeviceSetApplicationsClocks", memory_clock_mhz, sm_clock_mhz)
 
+    def lock_clocks(self, sm_clock_mhz: int | None, memory_clock_mhz: int | None) -> None:
+        """Lock clocks at one value each; None is left alone.
+
+        Raises:
+            LocksMissingError: The board or its driver has no such lock.
+            GpuError: NVML refuses.
+        """
+        try:
+            for function, mhz in ((_LOCK_SM, sm_clock_mhz), (_LOCK_MEMORY, memory_clock_mhz)):
+                if mhz is not None:
+                    self._set(function, mhz, mhz)
+        except _MissingError as error:
+            self.unlock_clocks(memory=False)
+            self._has_locks = False
+            raise LocksMissingError(str(error)) from error
+
+    def unlock_clocks(self, *, memory: bool) -> None:
+        """End the lock of the SM clock, and of the memory clock if wanted; without any, nothing ends.
+
+        Raises:
+            GpuError: NVML refuses.
+        """
+        for function in (_UNLOCK_SM, *([_UNLOCK_MEMORY] if memory else [])):
+            with suppress(_MissingError):
+                self._set(function)
+
     def set_power_limit(self, power_limit_mw: int) -> None:
         """Set the power limit.
 
@@ -434,9 +472,12 @@ class SettableDevice(NvmlDevice):
     def _set(self, function: str, *values: int) -> None:
         try:
             getattr(self._nvml, function)(self._handle, *values)
+        except AttributeError as error:
+            raise _MissingError(f"this nvidia-ml-py has no {function}; no clock can be set by it") from error
         except self._nvml.NVMLError as error:
+            kind = _MissingError if error.value in _MISSING_CODES else GpuError
             cure = "run as root, or ask the owner of the machine" if error.value == _NO_PERMISSION else _LOOK
-            raise GpuError(
+            raise kind(
                 f"{self.title} refuses {function}: NVML says {str(error)!r} (code {error.value}); {cure}"
             ) from error
 

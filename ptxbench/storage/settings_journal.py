@@ -33,11 +33,14 @@ class SettingsNote:
         uuid: UUID of the board.
         before: What was set before.
         during: What ptxbench set; None where it left the value as it was.
+        locked: Whether the clocks of `during` were locked, which the end of the lock takes back. What lock
+            there was before cannot be read.
     """
 
     uuid: str
     before: GpuSettings
     during: GpuSettings
+    locked: bool = False
 
 
 def state_folder() -> Path:

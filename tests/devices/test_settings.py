@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -179,6 +180,91 @@ def set_by_a_process_that_gets(number, state):
         process.send_signal(number)
         process.communicate()
     return file
+
+
+def test_a_driver_that_locks_clocks_has_them_locked_and_the_lock_ended():
+    fake, gpu = opened(locks=True)
+    said = []
+    with applied(gpu, WANTED, said.append, allowed=True, later=[GpuSettings(sm_clock_mhz=1500)]) as set_other:
+        assert (fake.locked_mhz, fake.locked_memory_mhz, fake.limit_mw) == (1005, None, 500_000)
+        set_other(GpuSettings(sm_clock_mhz=1500))
+        assert fake.locked_mhz == 1500
+    assert (fake.locked_mhz, fake.locked_memory_mhz) == (None, None)
+    assert values(fake) == BEFORE
+    assert said[0].startswith("NVIDIA H200: set SM clock 1005 MHz, power limit 500 W by a lock")
+    assert said[1:] == [
+        "NVIDIA H200: ended the lock of its clocks",
+        "NVIDIA H200: restored power limit 700 W",
+    ]
+
+
+def test_locks_need_no_application_clocks_which_newer_drivers_do_not_have():
+    gone = dict.fromkeys(("nvmlDeviceGetApplicationsClock", "nvmlDeviceSetApplicationsClocks"), NOT_SUPPORTED)
+    fake, gpu = opened(locks=True, errors=gone)
+    with applied(gpu, GpuSettings(1005, 2619), lambda _: None, allowed=True):
+        assert (fake.locked_mhz, fake.locked_memory_mhz) == (1005, 2619)
+    assert (fake.locked_mhz, fake.locked_memory_mhz) == (None, None)
+
+
+@pytest.mark.parametrize("missing", ["nvmlDeviceSetGpuLockedClocks", "nvmlDeviceSetMemoryLockedClocks"])
+def test_a_board_without_a_lock_has_its_application_clocks_set(missing):
+    fake, gpu = opened(locks=True, errors={missing: NOT_SUPPORTED})
+    with applied(gpu, GpuSettings(1005, 2619), lambda _: None, allowed=True):
+        assert fake.application_mhz == (1005, 2619)
+        assert (fake.locked_mhz, fake.locked_memory_mhz) == (None, None)
+    assert values(fake) == BEFORE
+
+
+def test_a_lock_that_is_not_permitted_is_said_and_leaves_nothing():
+    fake, gpu = opened(locks=True, errors={"nvmlDeviceSetGpuLockedClocks": NO_PERMISSION})
+    with pytest.raises(GpuError, match="run as root"), applied(gpu, WANTED, print, allowed=True):
+        pytest.fail("the block must not run")
+    assert (fake.locked_mhz, values(fake)) == (None, BEFORE)
+    assert not has_notes()
+
+
+@pytest.mark.parametrize("locks", [False, True])
+def test_a_sweep_that_is_killed_at_any_of_thirty_moments_is_restored(state, locks):
+    """Each child is killed by itself, before or after a random call of NVML that sets something."""
+    clean = [*BEFORE, *([None, None] if locks else [])]
+    settings = [GpuSettings(mhz, None, 500_000) for mhz in range(1980, 1905, -15)]
+    file, rng, restored, left = state / "gpu.json", random.Random(7), 0, 0
+    for _ in range(30):
+        file.write_text(json.dumps(clean))
+        moment = rng.randrange(1, 13)
+        if (child := os.fork()) == 0:
+            killed_in_a_sweep(file, settings, moment)
+        os.waitpid(child, 0)
+        left += json.loads(file.read_text()) != clean
+        restore_leftover(open_kept(file), lambda _: None)
+        restored += json.loads(file.read_text()) == clean and not has_notes()
+    assert restored == 30
+    # Some were killed before anything was set.
+    assert left > 15
+
+
+def killed_in_a_sweep(file, settings, moment):
+    """Set one after the other until the call of that number, and be killed there; never returns."""
+    try:
+        gpu = open_kept(file)
+        device = gpu._handle
+        kept = device.changed
+
+        def count(changed):
+            if len(device.history) < moment:
+                kept(changed)
+            # An odd one is killed when the board has it, an even one before.
+            if len(device.history) >= moment:
+                if moment % 2:
+                    kept(changed)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        device.changed = count
+        with applied(gpu, settings[0], lambda _: None, allowed=True, later=settings[1:]) as set_other:
+            for one in settings[1:]:
+                set_other(one)
+    finally:
+        os._exit(1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

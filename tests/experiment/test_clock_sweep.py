@@ -4,9 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from fakes.nvml import FakeDevice, FakeNvml
 
 from ptxbench.cli.main import run
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import InputError, LaunchError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.settings import applied
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -14,6 +15,7 @@ from ptxbench.devices.simulated.load import H200
 from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.load import prepare_load
 from ptxbench.model.clocks.ridge import fit_ridge
+from ptxbench.sensors.nvml import SettableDevice
 
 STEP_MHZ = 15
 LIMIT = GpuSettings(power_limit_mw=200_000)
@@ -38,6 +40,27 @@ def test_the_hidden_ridge_comes_back_within_a_step_and_the_clock_is_restored(rid
     assert found.ridge_mhz.value == pytest.approx(ridge_mhz, abs=STEP_MHZ)
     assert {round(sample.clock_mhz) for sample in samples} >= {345, 1980}
     assert gpu.settable.settings() == before
+
+
+def test_clocks_that_are_locked_are_those_that_the_load_runs_at_and_the_lock_ends():
+    gpu = with_ridge(1200.0)
+    board = FakeDevice(locks=True)
+    supported = gpu.settable.choices().clocks[-1].sm_clocks_mhz
+
+    def follow(device):
+        gpu.settable.set_clocks(device.locked_mhz or supported[-1], 3201)
+
+    board.changed = follow
+    samples = sweep_clocks(gpu, SettableDevice(0, FakeNvml(board)), 8, lambda _: None, allowed=True)
+    assert [round(samples[n].clock_mhz) for n in (0, -1)] == [1980, 345]
+    assert (board.locked_mhz, gpu.settable.settings().sm_clock_mhz) == (None, 1980)
+
+
+def test_a_clock_that_the_board_does_not_follow_is_no_sample():
+    gpu, board = with_ridge(1200.0), FakeDevice(locks=True)
+    with pytest.raises(LaunchError, match="1980 MHz where 1740 MHz was set"):
+        sweep_clocks(gpu, SettableDevice(0, FakeNvml(board)), 8, lambda _: None, allowed=True)
+    assert board.locked_mhz is None
 
 
 def test_without_permission_by_the_user_nothing_is_set():

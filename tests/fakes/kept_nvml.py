@@ -18,9 +18,12 @@ def open_kept(state: Path, **change) -> SettableDevice:
     """Open the GPU whose settings are in a file."""
 
     def keep(device: FakeDevice) -> None:
-        state.write_text(json.dumps([*device.application_mhz, device.limit_mw]))
+        locked = [device.locked_mhz, device.locked_memory_mhz] if device.locks else []
+        state.write_text(json.dumps([*device.application_mhz, device.limit_mw, *locked]))
 
-    sm_mhz, memory_mhz, limit_mw = json.loads(state.read_text())
+    sm_mhz, memory_mhz, limit_mw, *locked = json.loads(state.read_text())
+    if locked:
+        change |= {"locks": True, "locked_mhz": locked[0], "locked_memory_mhz": locked[1]}
     device = FakeDevice(application_mhz=(sm_mhz, memory_mhz), limit_mw=limit_mw, changed=keep, **change)
     return SettableDevice(0, FakeNvml(device))
 

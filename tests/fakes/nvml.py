@@ -38,6 +38,10 @@ class FakeDevice:
     drawing_pids: list[int] = field(default_factory=list)
     application_mhz: tuple[int, int] = (1980, 3201)
     limit_mw: int = 700_000
+    # Whether clocks can be locked, and where: no query tells.
+    locks: bool = False
+    locked_mhz: int | None = None
+    locked_memory_mhz: int | None = None
     # What is set in place of what was asked, as where a driver rounds.
     rounds_limit_to_mw: int = 1
     changed: Callable[[FakeDevice], None] = lambda _: None
@@ -132,6 +136,11 @@ class FakeNvml:
         device.limit_mw = limit_mw // device.rounds_limit_to_mw * device.rounds_limit_to_mw
         self._note(device, limit_mw)
 
+    def _lock(self, function: str, device: FakeDevice, name: str, *range_mhz: int) -> None:
+        self._ask(function, device, None)
+        setattr(device, name, range_mhz[0] if range_mhz else None)
+        self._note(device, *range_mhz[:1])
+
     def _note(self, device: FakeDevice, *values: int) -> None:
         device.history.append(values)
         device.changed(device)
@@ -151,6 +160,14 @@ class FakeNvml:
 
     def __getattr__(self, function: str) -> Any:
         """Serve the plain queries: every argument after the device only selects."""
+        locks = {
+            "nvmlDeviceSetGpuLockedClocks": "locked_mhz",
+            "nvmlDeviceResetGpuLockedClocks": "locked_mhz",
+            "nvmlDeviceSetMemoryLockedClocks": "locked_memory_mhz",
+            "nvmlDeviceResetMemoryLockedClocks": "locked_memory_mhz",
+        }
+        if function in locks and any(device.locks for device in self.devices):
+            return lambda device, *values: self._lock(function, device, locks[function], *values)
         whole = {
             "nvmlDeviceGetCount": lambda: len(self.devices),
             "nvmlSystemGetDriverVersion": lambda: self._version("580.159.04"),

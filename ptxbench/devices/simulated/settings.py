@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, SettingChoices
+from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, LocksMissingError, SettingChoices
 from ptxbench.devices.simulated.physics import Physics
 from ptxbench.devices.simulated.profile import Profile
 
@@ -47,6 +47,19 @@ class SimulatedSettings:
         """Set the SM clock and the memory clock."""
         self._governor.set_clock(sm_clock_mhz)
         self._physics.set_memory_clock(memory_clock_mhz / self._full_memory_mhz)
+
+    @property
+    def locks_clocks(self) -> bool:
+        """False: its clocks are application clocks, which can be read."""
+        return False
+
+    def lock_clocks(self, sm_clock_mhz: int | None, memory_clock_mhz: int | None) -> None:
+        """Refuse: it has no locks."""
+        del sm_clock_mhz, memory_clock_mhz
+        raise LocksMissingError(f"{self.name} has no locked clocks")
+
+    def unlock_clocks(self, *, memory: bool) -> None:
+        """Do nothing: it has no locks."""
 
     def set_power_limit(self, power_limit_mw: int) -> None:
         """Set the power cap."""
