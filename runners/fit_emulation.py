@@ -1,15 +1,17 @@
 """Fit the one number of an estimate by emulation, and judge what it is worth; write the figures of the pages.
 
-    python runners/fit_emulation.py
+    python runners/fit_emulation.py [--only-field]
 
 Needs nvcc of the assembler's CUDA version and no GPU; takes five minutes. Each kernel of the instruction
 suite is compiled and run in the emulator on two of its blocks, on its own data. What it executes is by ncu,
 as nvcc may compile otherwise than the compiler of the GPU's machine did, but for one column. The number is
 fitted to the fit families of results/GPU/suite and written beside the table and its run (emulation.json).
+Kernels of the third suite that instructions bound set nothing: they are judged by what is written there.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,16 +23,18 @@ import numpy.typing as npt
 from fit_model import COUNTED, PAGE, RESULTS, RUNS, folders_of
 from fit_model import table as markdown_table
 from judge_code import cubin_of
+from judge_field import GPUS as FIELD_GPUS
+from judge_field import works_by_code
 from page_blocks import write_blocks
 from suite_data import input_words
-from suite_split import WORDS, SuiteKernel, read_split
+from suite_split import FIELD, INSTRUCTION, WORDS, SuiteKernel, read_split
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.emulator.sass.launch import Emulated, Launch, emulate
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.conformal import log_normal_ends
 from ptxbench.model.emulated_work import activity_of, work_of
-from ptxbench.model.emulation import EmulationTerms, by_emulation, write_emulation
+from ptxbench.model.emulation import EmulationTerms, by_emulation, read_emulation, write_emulation
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.null_models import drawn_by_family
 from ptxbench.model.tensor import multiply_adds
@@ -77,11 +81,13 @@ class Seen:
     machine: Machine
 
 
-def emulated_suite() -> dict[tuple[str, str], Emulated]:
-    """Return a run of every kernel of the suite on every kind of its data, by case and kind."""
+def emulated_suite(suite: str) -> dict[tuple[str, str], Emulated]:
+    """Return a run of the kernels of a suite that instructions bound, by case and kind of data."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        for one in read_split():
+        for one in read_split(suite):
+            if one.bound != "instructions" or one.words != WORDS:
+                continue
             image = cubin_of(Path(folder), one, _TARGET).read_bytes()
             kernel = parse_listing(disassemble(image), one.name)[one.name]
             for kind in one.data:
@@ -99,9 +105,18 @@ def _arguments(one: SuiteKernel, kind: str) -> list[npt.NDArray[np.uint32] | np.
     return [input_words(kind, one.data_type), out, np.int32(one.rounds)]
 
 
-def seen_on(gpu: str, runs: Mapping[tuple[str, str], Emulated]) -> list[Seen]:
-    """Return the cases that were measured on a GPU, beside their runs in the emulator."""
-    atlas, folder = open_atlas(gpu), RESULTS / SHIPPED[gpu].name / _SUITE
+def seen_on(
+    gpu: str, suite: str, runs: Mapping[tuple[str, str], Emulated], by_code: Mapping[str, KernelWork]
+) -> list[Seen]:
+    """Return the cases that were measured on a GPU, beside their runs in the emulator.
+
+    Args:
+        gpu: Name of its table.
+        suite: Folder of its session.
+        runs: Runs by case and kind of data.
+        by_code: What kernels execute by their code, for those that ncu did not count.
+    """
+    atlas, folder = open_atlas(gpu), RESULTS / SHIPPED[gpu].name / suite
     session = read_session(folder)
     works, _ = read_works(counts_folder(folder, COUNTED), session)
     static = session_static(session)
@@ -109,13 +124,14 @@ def seen_on(gpu: str, runs: Mapping[tuple[str, str], Emulated]) -> list[Seen]:
     found = []
     for one in measured_kernels(session):
         run = runs.get((one.case.name, one.case.operands))
-        if run is None or one.case.number not in works:
+        counted = works.get(one.case.number, by_code.get(one.case.name))
+        if run is None or counted is None:
             continue
         own = work_of(one.case.name, run, 4.0 * (WORDS + _SMS * WORDS), _L2_BYTES).work
         static_j = static.at(one.temperature_c) * one.time_s
         conditions = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
         family = one.case.name.partition("/")[0]
-        works_of = (replace(work, time_s=one.time_s) for work in (works[one.case.number], own))
+        works_of = (replace(work, time_s=one.time_s) for work in (counted, own))
         found.append(Seen(one.case, family, *works_of, run, conditions, one.energy_j, static_j, machine))
     return found
 
@@ -195,7 +211,7 @@ def _row(name: str, errors: Mapping[str, Floats], chosen: npt.NDArray[np.bool_])
     ]
 
 
-def judged_block(
+def judged_rows(
     gpu: str, kernels: Sequence[Seen], terms: EmulationTerms
 ) -> tuple[list[str], list[list[str]]]:
     """Return the head and the rows of a GPU's table."""
@@ -203,8 +219,10 @@ def judged_block(
     judged = np.array([one.case.purpose is Purpose.JUDGED for one in kernels])
     tensor = np.array([any(multiply_adds(opcode) for opcode, _ in one.work.opcodes) for one in kernels])
     families = np.array([one.family for one in kernels])
-    rows = [_row("fit families", errors, ~judged), _row("judged", errors, judged)]
-    rows.append(_row("judged, without tensor cores", errors, judged & ~tensor))
+    rows = [_row("fit families", errors, ~judged)] if not judged.all() else []
+    rows.append(_row("judged", errors, judged))
+    if tensor.any():
+        rows.append(_row("judged, without tensor cores", errors, judged & ~tensor))
     rows += [
         _row(f"- {name}", errors, judged & (families == name)) for name in dict.fromkeys(families[judged])
     ]
@@ -215,22 +233,40 @@ def judged_block(
     return [f"{gpu.upper()}, scale {terms.scale:.2f}", "cases", *(f"{name}, %" for name in errors)], rows
 
 
+def fit_suite() -> str:
+    """Fit to the instruction suite, write what was fitted, and return the tables of the page."""
+    runs, blocks = emulated_suite(INSTRUCTION), []
+    for gpu in RUNS:
+        kernels = seen_on(gpu, _SUITE, runs, {})
+        terms = fit(kernels)
+        for folder in folders_of(gpu):
+            write_emulation(folder, terms)
+        print(terms)
+        blocks.append(markdown_table(*judged_rows(gpu, kernels, terms)))
+        off = np.abs(counts_pct(kernels))
+        print(f"counts off by {np.median(off):.2f}% (median), {off.mean():.2f}% (mean), {off.max():.1f}%")
+    return "\n".join(blocks)
+
+
+def judge_field_suite() -> str:
+    """Return the tables of the third suite, by what was fitted before."""
+    runs, blocks = emulated_suite(FIELD), []
+    for gpu in FIELD_GPUS:
+        kernels = seen_on(gpu, FIELD, runs, works_by_code(open_atlas(gpu)))
+        blocks.append(markdown_table(*judged_rows(gpu, kernels, read_emulation(SHIPPED[gpu]))))
+    return "\n".join(blocks)
+
+
 def main() -> int:
     """Emulate, fit, judge and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only-field", action="store_true", help="fit nothing, and judge the third suite")
+    arguments = parser.parse_args()
     try:
-        runs = emulated_suite()
-        blocks = []
-        for gpu in RUNS:
-            kernels = seen_on(gpu, runs)
-            terms = fit(kernels)
-            for folder in folders_of(gpu):
-                write_emulation(folder, terms)
-            print(terms)
-            blocks.append(markdown_table(*judged_block(gpu, kernels, terms)))
-            off = np.abs(counts_pct(kernels))
-            print(f"counts off by {np.median(off):.2f}% (median), {off.mean():.2f}% (mean), {off.max():.1f}%")
-        print("\n".join(blocks))
-        write_blocks(PAGE, {"emulated": "\n".join(blocks)})
+        blocks = {} if arguments.only_field else {"emulated": fit_suite()}
+        blocks["emulated-field"] = judge_field_suite()
+        print("\n".join(blocks.values()))
+        write_blocks(PAGE, blocks)
     except (PtxbenchError, OSError) as error:
         print(f"fit_emulation: {error}", file=sys.stderr)
         return 2
