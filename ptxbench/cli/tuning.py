@@ -293,7 +293,10 @@ def _print(tuned: Tuned) -> None:
             " run; give work.trips"
         )
     if any(t.correct == "unchecked" for t in tuned.best):
-        click.echo("\nunchecked: the simulated GPU computes nothing, so no result was compared")
+        click.echo(
+            "\nunchecked: the simulated GPU computes nothing, so no result was compared; it only exercises"
+            " the specification, and the order of its variants says nothing of a real GPU"
+        )
     click.echo(f"\nfolder: {tuned.path}")
 
 

@@ -86,8 +86,9 @@ def plan_counted_kernel(
 ) -> tuple[Phase, ...]:
     """Return a launch of a kernel of which is known how often a thread executes each opcode.
 
-    Each execution is charged. A launch waits once for memory. The bandwidth of the memory is a limit where
-    the profile has one: every byte then comes from the nearest level that holds the arrays.
+    Each execution is charged. A launch waits once for memory. Where the profile tells what bytes cost, every
+    byte comes from the nearest level that holds the arrays. Else arrays that L2 does not hold take the time
+    of reading each byte of them once at the data sheet's bandwidth.
 
     Args:
         executed: Executions by one thread.
@@ -103,15 +104,22 @@ def plan_counted_kernel(
     charged = counted_without_global(executed) if profile.memory else executed
     thread_pj = counted_energy_pj(charged, pattern, profile)
     issue = counted_issue_cycles(executed, profile)
-    thread_bytes = counted_global_bytes(executed) if profile.memory else 0.0
+    thread_bytes = counted_global_bytes(executed)
+    total = thread_bytes * grid.blocks * grid.threads
+    # What is loaded again comes from a cache.
+    once_s = min(total, array_bytes) / chip.dram_bytes_per_s if array_bytes > chip.l2_bytes else 0.0
 
     def wave(blocks: int, times: int) -> Phase:
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
         of_one = sum(executed.values()) + WAIT_CYCLES
         cycles = max(of_one, math.ceil(warps / chip.schedulers_per_sm) * issue)
         threads = times * blocks * grid.threads
+        energy_j = threads * thread_pj * 1e-12
+        if profile.memory is None:
+            share = threads / (grid.blocks * grid.threads)
+            return Phase(times * cycles, energy_j, share * once_s)
         moved = _Moved(thread_bytes * threads, min(grid.blocks, chip.sm_count), array_bytes)
-        return moved.phase(times * cycles, threads * thread_pj * 1e-12, profile)
+        return moved.phase(times * cycles, energy_j, profile)
 
     return _waves(grid, chip.sm_count, wave)
 
