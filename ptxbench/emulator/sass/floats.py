@@ -117,15 +117,18 @@ def _compare(i: Bound) -> Step:
 
 def _extreme(i: Bound) -> Step:
     """FMNMX and DMNMX: what is no number gives way."""
-    words = i.only("FTZ", "NAN")
+    words = i.only("FTZ", "NAN", "XORSIGN")
     is_double = i.instruction.base == "DMNMX"
     reader = i.double if is_double else lambda one: _source(i, one, words)
     a, b = (reader(one) for one in i.operands[1:3])
     least = i.predicate(i.operands[3])
     low, high = (np.minimum, np.maximum) if "NAN" in words else (np.fmin, np.fmax)
+    held = [i.held(one) for one in i.operands[1:3]] if "XORSIGN" in words else None
 
     def compute() -> Array:
         x, y = a().copy(), b().copy()
+        # Of the operands as they stand, before their magnitude is taken.
+        signs = None if held is None else [one >> _U32(31) != 0 for one in held]
         smaller = low(x, y)
         larger = high(x, y)
         # Of two zeros, the one that has the wanted sign.
@@ -135,7 +138,10 @@ def _extreme(i: Bound) -> Step:
             both = np.signbit(x) & np.signbit(y)
             smaller = np.where(zeros, np.where(negative, -x.dtype.type(0), x.dtype.type(0)), smaller)
             larger = np.where(zeros, np.where(both, -x.dtype.type(0), x.dtype.type(0)), larger)
-        return np.where(least(), smaller, larger)
+        chosen = np.where(least(), smaller, larger)
+        return (
+            chosen if signs is None else np.copysign(chosen, np.where(signs[0] ^ signs[1], _F32(-1), _F32(1)))
+        )
 
     return i.to_double(compute) if is_double else i.to_single(compute)
 

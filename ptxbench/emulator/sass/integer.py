@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,8 @@ COMBINES: Mapping[str, Callable[[Array, Array], Array]] = {
     "OR": operator.or_,
     "XOR": operator.xor,
 }
+_HALVES: Mapping[str, Any] = {"U16": np.uint16, "S16": np.int16}
+_BYTES: Mapping[str, Any] = {"U8": np.uint8, "S8": np.int8}
 _SIDES = (Kind.PREDICATE, Kind.TRUE, Kind.UNIFORM_PREDICATE, Kind.UNIFORM_TRUE)
 
 
@@ -48,8 +51,13 @@ def _summands(i: Bound, operands: Sequence[Operand]) -> list[Read]:
 
 def add(i: Bound) -> Step:
     """IADD3, with or without carries."""
-    words = i.only("X", "S32", "U32")
+    words = i.only("X", "S32", "U32", "64")
     outs, ins = i.parted()
+    if "64" in words:
+        if len(outs) > 1 or "X" in words or len(ins) < 3:
+            raise i.unknown()
+        whole, pairs = i.pair_writer(outs[0]), [i.pair(one) for one in ins[:3]]
+        return lambda active: whole(pairs[0]() + pairs[1]() + pairs[2](), active)
     write, carries = i.writer(outs[0]), [i.writer(one) for one in outs[1:]]
     if len(ins) < 3:
         raise i.unknown()
@@ -326,7 +334,9 @@ def shifted_add(i: Bound) -> Step:
 
 def extreme(i: Bound) -> Step:
     """VIMNMX, VIMNMX3, IMNMX and VIADDMNMX: the least or the most."""
-    words = i.only("U32", "S32", "RELU")
+    words = i.only("U32", "S32", "RELU", "U16x2", "S16x2")
+    if words & {"U16x2", "S16x2"}:
+        return _extreme_halves(i, np.uint16 if "U16x2" in words else np.int16)
     base = i.instruction.base.removeprefix("U")
     ins = i.operands[1:]
     count = 2 if base in ("VIMNMX", "IMNMX") else 3
@@ -349,6 +359,21 @@ def extreme(i: Bound) -> Step:
                 low, high = np.minimum(low, one), np.maximum(high, one)
             low = np.where(choose, low, high)
         return (np.maximum(low, 0) if "RELU" in words else low).view(_U32)
+
+    return i.to_word(compute)
+
+
+def _extreme_halves(i: Bound, kind: type[np.unsignedinteger[Any] | np.signedinteger[Any]]) -> Step:
+    """VIMNMX of the halves of a word."""
+    if i.instruction.base != "VIMNMX" or "RELU" in i.words:
+        raise i.unknown()
+    a, b, least = i.word(i.operands[1]), i.word(i.operands[2]), i.predicate(i.operands[3])
+
+    def compute() -> Array:
+        x, y = (np.ascontiguousarray(one) for one in np.broadcast_arrays(a(), b()))
+        x, y = x.view(kind), y.view(kind)
+        choose = np.repeat(np.broadcast_to(least(), a().shape), 2, axis=1)
+        return np.asarray(np.where(choose, np.minimum(x, y), np.maximum(x, y)).view(_U32))
 
     return i.to_word(compute)
 
@@ -452,6 +477,8 @@ def bit_mask(i: Bound) -> Step:
 def dot(i: Bound) -> Step:
     """IDP.4A: four products of bytes and a sum."""
     words = i.words
+    if words[:1] == ["2A"]:
+        return _dot_of_two(i)
     if len(words) != 3 or words[0] != "4A" or any(one not in ("S8", "U8") for one in words[1:]):
         raise i.unknown()
     a, b, c = (i.word(one) for one in i.operands[1:4])
@@ -465,6 +492,23 @@ def dot(i: Bound) -> Step:
         ]
         products = (parts[0] * parts[1]).sum(axis=-1, dtype=_I32).view(_U32)
         return np.asarray(products + c())
+
+    return i.to_word(compute)
+
+
+def _dot_of_two(i: Bound) -> Step:
+    """IDP.2A: two products of a half and a byte, of the lower or the upper two bytes, and a sum."""
+    words = i.words
+    if len(words) != 4 or words[1] not in ("LO", "HI") or words[2] not in _HALVES or words[3] not in _BYTES:
+        raise i.unknown()
+    a, b, c = (i.word(one) for one in i.operands[1:4])
+    begin = 0 if words[1] == "LO" else 2
+
+    def compute() -> Array:
+        x, y = (np.ascontiguousarray(one) for one in np.broadcast_arrays(a(), b()))
+        halves = x.view(_HALVES[words[2]]).reshape(*x.shape, 2).astype(_I64)
+        numbers = y.view(_BYTES[words[3]]).reshape(*y.shape, 4)[..., begin : begin + 2].astype(_I64)
+        return np.asarray((halves * numbers).sum(axis=-1).astype(_I32).view(_U32) + c())
 
     return i.to_word(compute)
 

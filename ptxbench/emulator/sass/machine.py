@@ -157,12 +157,17 @@ class Machine:
         )
         self._known = {**_STEPS, **MemorySteps(spaces).steps(), "S2R": self._special, "S2UR": self._special}
         self._known["CS2R"] = self._clock
+        self._known["B2R"] = self._barrier_result
         self._known |= {"BSSY": self._gather, "BREAK": self._break, "BMOV": self._barrier_move}
         self._loops = LongLoops(code, self.registers, passes) if passes else None
         self._members = np.zeros((_BARRIERS, *self._shape), bool)
         self._meetings = [_Meeting() for _ in range(_BARRIERS)]
         self._sync, self._bars = _Meeting(), [_Meeting() for _ in range(_BARRIERS)]
         self._sync_members = np.zeros(self._shape, bool)
+        # What lanes bring to a barrier that counts them, and what it made of it.
+        self._brought = np.zeros((_BARRIERS, *self._shape), bool)
+        self._made = np.zeros(self._shape, np.uint32)
+        self._reduction = [""] * _BARRIERS
         self._ready: dict[int, Lanes] = {}
         self._visits: dict[int, int] = {}
         self._banks = banks
@@ -407,6 +412,20 @@ class Machine:
 
         return store
 
+    def _barrier_result(self, i: Bound) -> Step:
+        """B2R.RESULT: what a barrier made of what lanes brought to it."""
+        i.only("RESULT")
+        writes = [i.writer(one) for one in i.operands]
+        if not i.words or not 1 <= len(writes) <= 2:
+            raise i.unknown()
+
+        def step(active: Mask) -> None:
+            writes[0](self._made, active)
+            for write in writes[1:]:
+                write(self._made != 0, active)
+
+        return step
+
     def _release(self, number: int) -> None:
         """Let those go on whose warp has all lanes at a BSYNC that wait for each other there."""
         meeting, members = self._meetings[number], self._members[number]
@@ -434,6 +453,12 @@ class Machine:
         if expected:
             wanted = np.minimum(expected, wanted)
         full = np.repeat((come >= wanted) & (come > 0), self._sample.warps)[:, None]
+        if self._reduction[number] and full.any():
+            brought = (self._brought[number] & arrived).reshape(blocks, -1).sum(axis=1)
+            made = {"AND": brought == come, "OR": brought > 0}.get(self._reduction[number], brought)
+            counts = np.repeat(made, self._sample.warps)[:, None].astype(np.uint32)
+            self._made = np.where(full, counts, self._made)
+            self._reduction[number] = ""
         for address, lanes in meeting.release(arrived & full):
             self._reach(address, lanes, again=False)
 
@@ -456,7 +481,7 @@ class Machine:
         elif base == "WARPSYNC":
             self._warp_sync(one, number, taking)
         elif base == "BAR":
-            self._block_sync(one, taking)
+            self._block_sync(one, number, taking)
         elif base == "CALL":
             self._go(self._code.target(one), taking)
         else:
@@ -511,13 +536,22 @@ class Machine:
         self._sync.wait(one.address + BYTES, taking)
         self._release_warps()
 
-    def _block_sync(self, one: SassInstruction, taking: Lanes) -> None:
+    def _block_sync(self, one: SassInstruction, number: int, taking: Lanes) -> None:
         operands = one.operand_list
         words = set(one.opcode.split(".")[1:])
+        how = next((word for word in ("AND", "OR", "POPC") if word in words), "") if "RED" in words else ""
+        condition = operands[-1] if how else None
+        if condition is not None:
+            operands, words = operands[:-1], (words - {"RED", how}) | {"SYNC"}
         numbers = [operand.number for operand in operands]
         if words - {"SYNC", "DEFER_BLOCKING"} or None in numbers or len(numbers) not in (1, 2):
             raise unknown(one)
         barrier = numbers[0] or 0
+        if condition is not None:
+            self._reduction[barrier] = how
+            self._brought[barrier] = np.where(
+                taking, self._bound[number].predicate(condition)(), self._brought[barrier]
+            )
         self._bars[barrier].wait(one.address + BYTES, taking)
         self._release_blocks(barrier, numbers[1] or 0 if len(numbers) == 2 else 0)
 

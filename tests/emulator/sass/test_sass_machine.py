@@ -94,6 +94,10 @@ def as_f32(bits):
         ("PRMT R9, R4, 0x8888, RZ", 0x80, 0xFFFFFFFF),
         ("SGXT R9, R4, 0x8", 0x80, 0xFFFFFF80),
         ("IDP.4A.S8.S8 R9, R4, R4, RZ", 0x02FF0301, 4 + 1 + 9 + 1),
+        ("IDP.2A.HI.S16.U8 R9, R4, R4, 0x1", 0x0203FFFF, 1 + 0x203 * 2 - 3),
+        ("VIMNMX.U16x2 R9, R4, 0x50001, !PT", 0x0002FFFF, 0x0005FFFF),
+        ("VIMNMX.S16x2 R9, R4, 0x50001, !PT", 0x0002FFFF, 0x00050001),
+        ("FMNMX.XORSIGN R9, |R4|, |R4|, PT", 0xBF800000, 0x3F800000),
         ("I2FP.F32.S32 R9, R4", 0xFFFFFFFF, 0xBF800000),
         ("HFMA2.MMA R9, -RZ, RZ, 1, 2", 0, 0x3C004000),
     ],
@@ -256,6 +260,17 @@ def test_warps_meet_at_a_barrier_and_see_what_the_others_stored():
         LDS R9, [R5]
     """
     assert list(run(text, threads=64)[1]) == [n ^ 63 for n in range(64)]
+
+
+@pytest.mark.parametrize(("how", "wanted"), [("POPC", 40), ("AND", 0), ("OR", 1)])
+def test_a_barrier_counts_what_lanes_bring(how, wanted):
+    text = f"""
+        ISETP.LT.AND P0, PT, R0, 0x28, PT
+        BAR.RED.{how}.DEFER_BLOCKING 0x0, P0
+        B2R.RESULT R9, P1
+        @!P1 MOV R9, RZ
+    """
+    assert set(run(text, threads=64)[1]) == {wanted}
 
 
 def test_atomics_of_all_lanes_add_up():
