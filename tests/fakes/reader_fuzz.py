@@ -24,7 +24,7 @@ from fakes import tool_files
 
 from ptxbench.attribute.baseline import read_report
 from ptxbench.attribute.launches import read_launches as read_injected
-from ptxbench.audit.readers import read_contents
+from ptxbench.audit.audit import audit
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.experiment.roofline.point import open_folder, read_kernels
 from ptxbench.meter.readers import read_mapping, read_meter
@@ -373,7 +373,7 @@ READERS = (
     ),
     *(
         FuzzedReader(
-            f"{name} of another tool", file, {}, _of_tool(write), lambda f, file=file: read_contents(f / file)
+            f"{name} of another tool", file, {}, _of_tool(write), lambda f, file=file: audit([f / file])
         )
         for name, file, write in (
             ("a log", "dcgm.txt", tool_files.dcgm),

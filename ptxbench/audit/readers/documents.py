@@ -73,7 +73,7 @@ def _kernel_tuner(plain: dict[str, Any]) -> Contents:
                     label=f"{printable(name)} {key}",
                     unit=unit,
                     value=value,
-                    power_w=value if unit == "W" else value / time_s,
+                    power_w=value if unit == "W" else value / time_s if time_s > 0 else math.nan,
                     way=Way.METER if is_metered else Way.MEDIAN,
                     source=None if is_metered else SourceName.INSTANT,
                     window_s=Span(_TUNER_S, _TUNER_S),
