@@ -12,12 +12,16 @@ from ptxbench.audit.audit import AuditOptions, audit
 from ptxbench.audit.boards import board_named, measured_board
 from ptxbench.audit.claim import Before, Cause, Claim, Span, State, Way
 from ptxbench.audit.judge import judge
+from ptxbench.audit.logs import claims_of
+from ptxbench.audit.readers.contents import Log
 from ptxbench.audit.readers.summaries import collector_window_s
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.energy.predicted_error import LoadShape, readings, seen_shares
+from ptxbench.meter.readers.nvml import LabelledWindow
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.trace import KernelWindow, Series
 
 ROOT = Path(__file__).parents[2]
 CAPTURE = ROOT / "hw_validation" / "captures" / "rtx3090_step_6s"
@@ -203,6 +207,58 @@ def test_a_capture_is_off_by_what_its_meter_says():
     assert (1 + usage.bias.low) * low <= 1 - 0.110 <= (1 + usage.bias.high) * high
     instant = state_of(found, "instant window 1 energy")
     assert (1 + instant.bias.low) * 0.951 <= 1 - 0.059 <= (1 + instant.bias.high) * 0.955
+
+
+@pytest.mark.parametrize("begins_s", [0.2, 0.7])
+@pytest.mark.parametrize("rises", [True, False])
+def test_what_the_end_of_a_log_does_not_show_yet_is_in_its_interval(begins_s, rises):
+    """The load changes so long before the log ends; a mean of a second shows a part of that."""
+    first_w, last_w = (100.0, 650.0) if rises else (650.0, 100.0)
+    length_s = 20.0
+    edges_s = np.array([-3.0, length_s - begins_s]), np.array([length_s - begins_s, length_s])
+    load = LoadShape(*edges_s, np.array([first_w, last_w]), 0.0, 3.0, 0.0)
+    made = readings(H100.sensor(SourceName.USAGE), load, 0.1, 0.5)
+    log = made.select(made.time_ns >= made.time_ns[-1] - length_s * 1e9)
+    mean, *_ = claims_of(Log("", "H100", (log,)), H100, ())
+    truth = judge(mean, H100, TOLERANCE).truth
+    true_w = (first_w * (length_s - begins_s) + last_w * begins_s) / length_s
+    assert truth.low <= true_w <= truth.high
+    # It is missed on this side, and the interval is no wider than a second of the board's range.
+    assert (mean.value < true_w) == rises
+    assert truth.high - truth.low < 700 / length_s + 0.03 * mean.value
+
+
+def log_of(source, value_of, length_s, poll_s):
+    at_s = np.arange(0, length_s + poll_s / 2, poll_s)
+    time_ns = np.round(1e9 * (1000 + at_s)).astype(np.int64)
+    return Log("", "H100", (Series.unstamped(source, time_ns, np.array([value_of(t) for t in at_s])),))
+
+
+def test_a_last_reading_bounds_what_its_mean_may_hide():
+    """Of a mean of 200 W half a second may have been at 340 W, as no half is below idle power."""
+    mean, *_ = claims_of(log_of(SourceName.USAGE, lambda _: 200.0, 20.0, 0.1), H100, ())
+    truth = judge(mean, H100, TOLERANCE).truth
+    assert 204 < truth.high < 1.01 * 208
+
+
+def test_readings_of_a_part_of_the_time_widen_the_interval_by_their_scatter_alone():
+    rng = np.random.default_rng(9)
+    uneven = log_of(SourceName.INSTANT, lambda _: rng.choice([150.0, 450.0]), 100.0, 0.5)
+    even = log_of(SourceName.INSTANT, lambda _: 300.0, 100.0, 0.5)
+    wide, narrow = (judge(next(claims_of(log, H100, ())), H100, TOLERANCE).truth for log in (uneven, even))
+    # 1.96 x 150 W / sqrt(201), with 93% of the time not seen.
+    scatter_w = 1.96 * 150 / math.sqrt(201) * math.sqrt(1 - 0.037 / 0.5)
+    assert (wide.high - wide.low) - (narrow.high - narrow.low) == pytest.approx(2 * scatter_w, rel=0.1)
+
+
+def test_a_counter_in_a_log_gives_the_energy_between_the_edges_of_a_window():
+    log = log_of(SourceName.COUNTER, lambda t: 1e6 + 300.0 * t, 60.0, 0.1)
+    window = LabelledWindow(KernelWindow(1010 * 10**9, 1040 * 10**9, 30.0), "step")
+    (one,) = claims_of(log, H100, (window,))
+    assert one.value == pytest.approx(9000.0, rel=1e-6)
+    assert judge(one, H100, TOLERANCE).state is State.VALID
+    (whole,) = claims_of(log, H100, ())
+    assert whole.value == pytest.approx(18000.0, rel=1e-6)
 
 
 def test_what_doctor_measured_goes_before_what_is_shipped():
