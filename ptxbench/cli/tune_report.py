@@ -133,6 +133,7 @@ def _plain(found: Analysis) -> dict[str, object]:
         "spreads": [vars(one) for one in found.spreads],
         "correlations": [vars(one) for one in found.correlations],
         "splits": [vars(one) for one in found.splits],
+        "by_occupancy": [vars(one) for one in found.levels],
         "beside": [vars(one) for one in found.beside],
         "choices": [vars(one) for one in choices([f.trial for f in found.figures])],
     }

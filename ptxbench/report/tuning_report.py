@@ -11,7 +11,7 @@ from ptxbench.core.printable import render_csv
 from ptxbench.report.figure import picture_bytes
 from ptxbench.report.sections import Section, sections_page
 from ptxbench.report.text_table import Column, Kind, render_table
-from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
+from ptxbench.tune.analysis import TARGETS, Analysis, Figures, LibraryFigures
 from ptxbench.tune.evaluate import FEW, choices, quality, ranking
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.outcome import Settled, TrialStatus
@@ -85,6 +85,7 @@ def sections(
         ),
         _correlation_section(found),
         *_split_section(found),
+        *_level_section(found),
         *_ranking_section(trials),
         *_choice_section(trials),
         _cost_section(trials),
@@ -127,11 +128,14 @@ def _correlation_section(found: Analysis) -> Section:
         by_metric.setdefault(one.metric, {})[one.target] = cell
     return Section(
         "Rank correlation with 95% intervals",
-        ("An interval that holds zero says nothing. A correlation is no cause: metrics go along together.",),
-        ("metric", "time", "power", "energy"),
+        (
+            "An interval that holds zero says nothing. A correlation is no cause: metrics go along together.",
+            "With GFLOP/s, GFLOP/s/W and their product they are those with time, energy and energy x time,"
+            " with the other sign.",
+        ),
+        ("metric", *TARGETS),
         tuple(
-            (metric, *(cells.get(target, "-") for target in ("time", "power", "energy")))
-            for metric, cells in by_metric.items()
+            (metric, *(cells.get(target, "-") for target in TARGETS)) for metric, cells in by_metric.items()
         ),
     )
 
@@ -156,6 +160,24 @@ def _split_section(found: Analysis) -> tuple[Section, ...]:
             tuple(rows),
         ),
     )
+
+
+def _level_section(found: Analysis) -> tuple[Section, ...]:
+    if not found.levels:
+        return ()
+    rows = [
+        (
+            f"{one.occupancy:.1%}",
+            str(one.variants),
+            f"{1e3 * one.time_s:.4g}",
+            f"{one.energy_j:.4g}",
+            _number(one.gflops, ".0f"),
+            _number(one.gflops_per_w, ".2f"),
+        )
+        for one in found.levels
+    ]
+    columns = ("occupancy", "variants", "time ms", "energy J", "GFLOP/s", "GFLOP/s/W")
+    return (Section("Means by occupancy", (), columns, tuple(rows)),)
 
 
 def _beside_section(found: Analysis) -> tuple[Section, ...]:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 
 import numpy as np
 
@@ -24,7 +25,13 @@ from ptxbench.tune.variant import PARAMETERS, Problem
 # Under so many variants a rank correlation has no interval.
 _FEWEST = 4
 _SLICES = 10
-_TARGETS = ("time", "power", "energy")
+# Of one problem GFLOP/s falls as time grows, GFLOP/s/W as energy does, and their product as energy times
+# time: the rank correlations of Anzt et al. (2015), Figures 6 to 8, are those with these three, with the
+# other sign.
+PRODUCT = "energy x time"
+TARGETS = ("time", "power", "energy", PRODUCT)
+# Occupancies that are shown one by one at most.
+_MOST_LEVELS = 16
 
 
 @dataclass(frozen=True)
@@ -134,11 +141,11 @@ class Spread:
 
 @dataclass(frozen=True)
 class Correlation:
-    """How a metric goes along with time, power or energy.
+    """How a metric goes along with time, power, energy, or energy times time.
 
     Attributes:
         metric: The metric.
-        target: "time", "power" or "energy".
+        target: One of `TARGETS`.
         variants: How many have both.
         rho: Rank correlation (Spearman).
         low: Lower end of its 95% interval.
@@ -183,6 +190,27 @@ class Split:
 
 
 @dataclass(frozen=True)
+class OccupancyLevel:
+    """Variants of one occupancy (Anzt et al. 2015, section 3.6).
+
+    Attributes:
+        occupancy: Their occupancy, 0 to 1.
+        variants: How many.
+        time_s: Their mean time.
+        energy_j: Their mean energy.
+        gflops: Their mean of 1e9 floating-point operations a second, NaN where nobody says them.
+        gflops_per_w: The same for each watt.
+    """
+
+    occupancy: float
+    variants: int
+    time_s: float
+    energy_j: float
+    gflops: float
+    gflops_per_w: float
+
+
+@dataclass(frozen=True)
 class Analysis:
     """What a search tells.
 
@@ -199,6 +227,7 @@ class Analysis:
         splits: Those above and those below the mean of each metric, in the order of `correlations`.
         metrics: Value of each metric for each of `figures`, NaN where it has none.
         beside: A library's product, as often as it was measured.
+        levels: Means by occupancy, the lowest first; () where there is one occupancy, or very many.
     """
 
     figures: tuple[Figures, ...]
@@ -213,6 +242,7 @@ class Analysis:
     splits: tuple[Split, ...]
     metrics: Mapping[str, Sequence[float]]
     beside: tuple[LibraryFigures, ...] = ()
+    levels: tuple[OccupancyLevel, ...] = ()
 
     @property
     def best(self) -> Figures:
@@ -267,6 +297,28 @@ def analyse(
         splits=_splits(figures, metrics, list(dict.fromkeys(c.metric for c in correlations))),
         metrics=metrics,
         beside=tuple(_library_figures(one, problem) for one in beside),
+        levels=_occupancy_levels(figures),
+    )
+
+
+def _occupancy_levels(figures: Sequence[Figures]) -> tuple[OccupancyLevel, ...]:
+    """Return the means of the variants of each occupancy."""
+    by_level: dict[float, list[Figures]] = defaultdict(list)
+    for one in figures:
+        if math.isfinite(one.trial.occupancy):
+            by_level[round(one.trial.occupancy, 6)].append(one)
+    if not 2 <= len(by_level) <= _MOST_LEVELS:
+        return ()
+    return tuple(
+        OccupancyLevel(
+            level,
+            len(some),
+            fmean(f.time_s for f in some),
+            fmean(f.energy_j for f in some),
+            fmean(f.gflops for f in some),
+            fmean(f.gflops_per_w for f in some),
+        )
+        for level, some in sorted(by_level.items())
     )
 
 
@@ -383,17 +435,18 @@ def _correlations(
         "time": [f.time_s for f in figures],
         "power": [f.power_w for f in figures],
         "energy": [f.energy_j for f in figures],
+        PRODUCT: [f.energy_j * f.time_s for f in figures],
     }
     found = []
     for metric, values in metrics.items():
-        for target in _TARGETS:
+        for target in TARGETS:
             pairs = [(v, t) for v, t in zip(values, targets[target], strict=True) if math.isfinite(v + t)]
             one = _correlation(metric, target, pairs)
             if one is not None:
                 found.append(one)
     strength = {one.metric: abs(one.rho) for one in found if one.target == "energy"}
     return tuple(
-        sorted(found, key=lambda c: (-strength.get(c.metric, 0.0), c.metric, _TARGETS.index(c.target)))
+        sorted(found, key=lambda c: (-strength.get(c.metric, 0.0), c.metric, TARGETS.index(c.target)))
     )
 
 

@@ -16,7 +16,7 @@ from tune.fakes_tune import SMALL, OpcodeCount, trial
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.report.tuning_report import as_csv, as_text, sections
-from ptxbench.tune.analysis import analyse
+from ptxbench.tune.analysis import PRODUCT, TARGETS, analyse
 from ptxbench.tune.evaluate import choices
 from ptxbench.tune.folder import tuning_manifest
 from ptxbench.tune.library import LibraryTrial
@@ -140,7 +140,32 @@ def test_the_strongest_metric_with_energy_comes_first_also_where_it_falls():
     metrics = list(dict.fromkeys(c.metric for c in found.correlations))
     assert metrics.index("registers") < metrics.index("occupancy")
     by_target = [c.target for c in found.correlations if c.metric == "registers"]
-    assert by_target == [t for t in ("time", "power", "energy") if t in by_target]
+    assert by_target == [t for t in TARGETS if t in by_target]
+
+
+def test_means_are_those_of_each_occupancy():
+    tried = [
+        trial(n, 1e-3 * n, 0.1 * n, occupancy=occupancy)
+        for n, occupancy in enumerate((0.5, 0.25, 0.5, 0.25, math.nan), 1)
+    ]
+    found = analyse(tried, SMALL)
+    low, high = found.levels
+    assert (low.occupancy, low.variants, high.occupancy, high.variants) == (0.25, 2, 0.5, 2)
+    assert (low.time_s, high.energy_j) == (pytest.approx(3e-3), pytest.approx(0.2))
+    assert high.gflops_per_w == pytest.approx(SMALL.flops * 1e-9 * (1 / 0.1 + 1 / 0.3) / 2)
+    manifest = tuning_manifest(SimulatedGpu(), SMALL, TrialOptions(), "")
+    text = as_text(sections(manifest, tried, found), None)
+    assert "Means by occupancy" in text
+    assert not analyse(tried[:1], SMALL).levels
+
+
+def test_a_metric_may_go_along_with_energy_times_time_alone():
+    both = [(1, 6), (2, 4), (3, 3.5), (4, 2.8), (5, 2.4), (6, 2.1)]
+    tried = [trial(n, 1e-3 * time, energy, registers=n) for n, (time, energy) in enumerate(both, 1)]
+    found = {(c.metric, c.target): c.rho for c in analyse(tried, SMALL).correlations}
+    assert found["registers", "time"] == pytest.approx(1)
+    assert found["registers", "energy"] == pytest.approx(-1)
+    assert found["registers", PRODUCT] == pytest.approx(1)
 
 
 def test_the_interval_of_an_energy_is_196_standard_errors_of_its_power_for_its_time():
