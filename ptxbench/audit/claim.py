@@ -100,6 +100,7 @@ class Claim:
         before: What the board did before, as far as this kind of file lets one know.
         before_w: Mean power just before, where the file has it.
         end_w: Mean power just before the end, where the file has it; else power is taken to be even.
+        is_uneven: Whether power within the window may rise or fall; else it is taken to be even.
         scatter_w: Half-width of what the readings may have missed between them, W.
         found_w: 95% interval of the mean power that the readings around the window give; None where they
             were not kept, or do not tell.
@@ -120,6 +121,7 @@ class Claim:
     before: Before = Before.UNKNOWN
     before_w: Span | None = None
     end_w: Span | None = None
+    is_uneven: bool = False
     scatter_w: float = 0.0
     found_w: Span | None = None
     reasons: tuple[Reason, ...] = ()

@@ -13,8 +13,10 @@ length T, and was last renewed a0 before the begin and a1 before the end, gives
 
 or b times what lies between the two renewals where both were before the window.
 
-Here b is from idle to the most that a board draws, or what a log shows of it, and P too. All P that fit
-are the interval. Where a log's last readings bound what was drawn at its end, e, in the place of even power,
+Here b is from idle to the most that a board draws, or what a log shows of it, and P too. All P that fit are
+the interval. In a window of a log, whose power nobody calls even, it may rise or fall evenly by all of it
+where the window is shorter than the sensor's mean. Where a log's last readings bound what was drawn at its
+end, e, in the place of even power,
 
     mean power = v + (1 - s) (e - b).
 
@@ -133,7 +135,21 @@ def _weights(claim: Claim, board: KnownBoard) -> Iterator[tuple[float, float, fl
                 yield max(1 - last_s / length_s, 0.0), rest_s / length_s, last_s / length_s
         else:
             for share in _shares(sensor, length_s, claim.poll_s, claim.way):
-                yield share, 1 - share, 1 - share
+                for seen in _seen_of_uneven(claim, sensor, length_s):
+                    yield seen * share, 1 - share, 1 - share
+
+
+def _seen_of_uneven(claim: Claim, sensor: SensorDescription, length_s: float) -> tuple[float, ...]:
+    """Return how much more or less of power that rises or falls readings show than of even power.
+
+    In a window of length T that is shorter than the mean they weigh time t by T - D - t, with D the age of a
+    value. Of a power that rises evenly from 0 to twice its mean they show 2 (T - D) / (3 T) of what they show
+    of an even one, and of one that falls the rest to twice that.
+    """
+    if not claim.is_uneven or length_s >= sensor.averaging_s:
+        return (1.0,)
+    rising = 2 / 3 * max(1 - (sensor.lag_s + sensor.refresh_s) / length_s, 0.0)
+    return rising, 2 - rising
 
 
 def _shares(sensor: SensorDescription, length_s: float, poll_s: float, way: Way) -> tuple[float, float]:

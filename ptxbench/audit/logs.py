@@ -110,6 +110,7 @@ def _of_windows(
             poll_s=_poll_s(good),
             gpu=log.gpu,
             before=Before.UNKNOWN,
+            is_uneven=True,
             before_w=Span(float(before[-1]), float(before[-1])) if len(before) else None,
         )
         if read.status is not Status.OK:

@@ -228,6 +228,19 @@ def test_what_the_end_of_a_log_does_not_show_yet_is_in_its_interval(begins_s, ri
     assert truth.high - truth.low < 700 / length_s + 0.03 * mean.value
 
 
+@pytest.mark.parametrize("powers_w", [(100, 250, 400, 550), (550, 400, 250, 100)])
+def test_power_that_rises_or_falls_in_a_short_window_of_a_log_is_in_its_interval(powers_w):
+    start_s = 0.1 * np.arange(4)
+    load = LoadShape(start_s, start_s + 0.1, np.array(powers_w, dtype=float), 80.0, 2.0, 0.4)
+    made = readings(H100.sensor(SourceName.USAGE), load, 0.02, 0.5)
+    begin_ns = int(made.time_ns[np.searchsorted(made.time_ns, made.time_ns[0] + 2 * 10**9)])
+    window = LabelledWindow(KernelWindow(begin_ns, begin_ns + 4 * 10**8, 0.4), "")
+    (one,) = claims_of(Log("", "H100", (made,)), H100, (window,))
+    truth = judge(one, H100, TOLERANCE).truth
+    assert truth.low <= load.energy_j <= truth.high
+    assert truth.high - truth.low < 2 * load.energy_j
+
+
 def log_of(source, value_of, length_s, poll_s):
     at_s = np.arange(0, length_s + poll_s / 2, poll_s)
     time_ns = np.round(1e9 * (1000 + at_s)).astype(np.int64)
