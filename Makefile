@@ -32,7 +32,7 @@ browser-test: $(VENV)/dev.stamp  ## the HTML page in headless Chromium
 lowest: $(VENV)/bin/python  ## the same tests with the oldest releases of each dependency that is allowed
 	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check uv
 	UV_SYSTEM_CERTS=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --resolution lowest-direct -e '.[dev]'
-	$(PYTEST)
+	$(PYTEST) -W ignore::DeprecationWarning  # of what they import in newer releases
 
 lint: $(VENV)/dev.stamp  ## style, types and import rules
 	$(BIN)/ruff check .

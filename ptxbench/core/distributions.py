@@ -66,9 +66,10 @@ def _incomplete_beta(a: float, b: float, of_x: float, of_y: float) -> float:
     """
     if math.isnan(of_x + of_y) or math.isinf(of_y):
         return 0.0 if math.isinf(of_y) else math.nan
-    if of_y == 0:
-        return 1.0
     x, y = of_x / (of_x + of_y), of_y / (of_x + of_y)
+    # Either may be lost beside the other.
+    if y == 0:
+        return 1.0
     if x == 0:
         return 0.0
     log_y = math.log(y) if y < 0.5 else math.log1p(-x)

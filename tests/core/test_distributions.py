@@ -35,6 +35,7 @@ def test_the_tail_of_f(above, below, ratio):
 
 def test_the_tail_of_f_at_its_ends():
     assert f_tail(2, 5, 0) == 1
+    assert f_tail(1, 2, 5e-324) == 1
     assert f_tail(2, 5, math.inf) == 0
     assert math.isnan(f_tail(2, 5, math.nan))
 
