@@ -40,28 +40,10 @@ def compare_kernel_tuner(
     Raises:
         InputError: Kernel Tuner, CuPy or pynvml is not installed.
     """
-    tuner, cupy, pynvml = _imported()
-    count = int(spec.sizes["N"])
+    tuner = imported()[0]
     known = {tuple(t.variant.values): t for t in trials if t.ok and math.isfinite(t.energy_j)}
     names = [axis.name for axis in spec.axes]
-    observer = _observer(pynvml, cupy.cuda.Device(0))
-    began_s = time.perf_counter()
-    results, environment = tuner.tune_kernel(
-        spec.name,
-        (folder / spec.source.path.name).read_text(),
-        count,
-        [shaped(array, contents(array, 0)) for array in spec.arrays],
-        {name: sorted({values[n] for values in known}) for n, name in enumerate(names)},
-        grid_div_x=list(per_block),
-        grid_div_y=[],
-        block_size_names=["BLOCK"],
-        lang="cupy",
-        compiler_options=[f"-DN={count}", "--std=c++17"],
-        observers=[observer],
-        strategy=_Given(list(known), limit_s),
-        quiet=True,
-    )
-    wall_s = time.perf_counter() - began_s
+    results, environment, wall_s = observed(spec, folder, list(known), per_block, [nvml_observer()], limit_s)
     rows = [_row(names, one, known) for one in results if isinstance(one.get("time"), int | float)]
     ratios = sorted(row["energy_j"] / row["ours_energy_j"] - 1 for row in rows)
     return {
@@ -80,6 +62,49 @@ def compare_kernel_tuner(
         "rows": rows,
         "device": str(environment.get("device_name", "")),
     }
+
+
+def observed(
+    spec: KernelSpec,
+    folder: Path,
+    configurations: Sequence[tuple[Any, ...]],
+    per_block: Sequence[str],
+    observers: Sequence[Any],
+    limit_s: float,
+) -> tuple[list[dict[str, Any]], dict[str, Any], float]:
+    """Let Kernel Tuner measure configurations, and return its results, its environment and the seconds.
+
+    Args:
+        spec: An example of one size N, which knows its arguments by arrays alone.
+        folder: Where its source is.
+        configurations: Values of its axes, in their order.
+        per_block: Axes whose product a block has of N.
+        observers: What Kernel Tuner is given to observe by.
+        limit_s: After so many seconds Kernel Tuner begins no other variant.
+
+    Raises:
+        InputError: Kernel Tuner, CuPy or pynvml is not installed.
+    """
+    tuner = imported()[0]
+    count = int(spec.sizes["N"])
+    names = [axis.name for axis in spec.axes]
+    began_s = time.perf_counter()
+    results, environment = tuner.tune_kernel(
+        spec.name,
+        (folder / spec.source.path.name).read_text(),
+        count,
+        [shaped(array, contents(array, 0)) for array in spec.arrays],
+        {name: sorted({values[n] for values in configurations}) for n, name in enumerate(names)},
+        grid_div_x=list(per_block),
+        grid_div_y=[],
+        block_size_names=["BLOCK"],
+        lang="cupy",
+        compiler_options=[f"-DN={count}", "--std=c++17"],
+        observers=list(observers),
+        strategy=_Given(configurations, limit_s),
+        quiet=True,
+    )
+    return results, environment, time.perf_counter() - began_s
 
 
 class _Given:
@@ -112,11 +137,16 @@ def _row(names: Sequence[str], one: dict[str, Any], known: dict[tuple[Any, ...],
     }
 
 
-def _observer(pynvml: Any, device: Any) -> Any:
-    """Return Kernel Tuner's observer of power, with a parent that only reads."""
+def nvml_observer() -> Any:
+    """Return Kernel Tuner's observer of power of the first GPU, with a parent that only reads.
+
+    Raises:
+        InputError: Kernel Tuner, CuPy or pynvml is not installed.
+    """
+    _, cupy, pynvml = imported()
     observers = importlib.import_module("kernel_tuner.observers.observer")
     pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByPciBusId(device.pci_bus_id)
+    handle = pynvml.nvmlDeviceGetHandleByPciBusId(cupy.cuda.Device(0).pci_bus_id)
 
     class ReadPower(observers.BenchmarkObserver):  # type: ignore[misc]
         """What NVMLObserver does, without what sets anything."""
@@ -134,7 +164,12 @@ def _observer(pynvml: Any, device: Any) -> Any:
     return ReadPower()
 
 
-def _imported() -> tuple[Any, Any, Any]:
+def imported() -> tuple[Any, Any, Any]:
+    """Return Kernel Tuner, CuPy and pynvml.
+
+    Raises:
+        InputError: One is not installed.
+    """
     try:
         tuner, cupy, pynvml = (importlib.import_module(name) for name in _PARTS)
     except ImportError as error:

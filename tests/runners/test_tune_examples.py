@@ -81,7 +81,9 @@ def fake_cupy() -> ModuleType:
     return cupy
 
 
-def test_kernel_tuner_measures_the_variants_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def fake_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy and NVML that compute nothing and always draw 300 W, where Kernel Tuner looks for them."""
     pytest.importorskip("kernel_tuner", reason="the extra tune is not installed")
     cupy = fake_cupy()
     nvml = ModuleType("pynvml")
@@ -97,6 +99,52 @@ def test_kernel_tuner_measures_the_variants_that_are_given(monkeypatch: pytest.M
     info = "Device 0 Name : Some GPU\nDevice 0 PCI Bus ID : 0000:01:00.0\n"
     backend = importlib.import_module("kernel_tuner.backends.cupy")
     monkeypatch.setattr(backend, "get_runtime_info", lambda: info, raising=False)
+
+
+def test_two_observers_see_the_same_launches(fake_libraries: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "runners"))
+    runner = load_script("runners/observe_kernel_tuner.py")
+    base = importlib.import_module("kernel_tuner.observers").BenchmarkObserver
+
+    class BackToBack(base):  # type: ignore[misc]
+        continuous_duration = 0.1
+
+        def get_results(self) -> dict[str, object]:
+            return {"energy_j": 0.25, "settled": True}
+
+    class Ours(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.continuous_observer = BackToBack()
+
+        def get_results(self) -> dict[str, object]:
+            return {}
+
+    assert len(runner.chosen(SUM, 2, 0)) == 2
+    chosen = [(64, 1, 8, 4), (128, 2, 4, 4)]
+    makers = {"ptxbench": Ours, "kernel_tuner": runner.nvml_observer}
+    found = runner.measure(SUM, chosen, makers, 2)
+    assert found["kernel_tuner"]["scatter_median"] == 0.0
+    assert found["kernel_tuner"]["best_shared"] == 2
+    assert found["ptxbench"]["variants"] == 2
+    assert found["settled"] == [2, 2]
+    # 300 W for a millisecond beside 0.25 J.
+    assert found["theirs_over_ours"]["median"] == pytest.approx(1.2)
+    assert found["ptxbench"]["seconds_a_variant"] > 0
+
+
+def test_scatter_and_the_best_are_of_what_every_repeat_knows() -> None:
+    sys.path.insert(0, str(ROOT / "runners"))
+    try:
+        runner = load_script("runners/observe_kernel_tuner.py")
+    finally:
+        sys.path.pop(0)
+    found = runner.summary([{"a": 1.0, "b": 2.0, "c": float("inf")}, {"a": 1.1, "b": 2.0, "c": 3.0}])
+    assert (found["variants"], found["best_shared"]) == (2, 2)
+    assert found["scatter_most"] == pytest.approx(0.0707 / 1.05, rel=1e-2)
+    assert found["energies_j"]["a"] == [1.0, 1.1]
+
+
+def test_kernel_tuner_measures_the_variants_that_are_given(fake_libraries: None) -> None:
     beside = load_script("runners/kernel_tuner_beside.py")
 
     chosen = [
