@@ -26,7 +26,7 @@ from typing import Any
 
 import ptxbench
 from ptxbench.catalogue.operations import Operation, parse_operation, used_shapes
-from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.errors import InputError, PtxbenchError, ToolError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.experiment.calls.rounds import RoundSettings
 from ptxbench.storage.folder_kind import Kind
@@ -66,9 +66,14 @@ def main() -> int:
     if arguments.list:
         print("\n".join(map(str, operations)))
         return 0
-    import torch
+    try:
+        import torch
+    except ImportError as error:
+        raise ToolError("PyTorch is not installed: run 'pip install torch'") from error
 
     with ptxbench.open_gpu(arguments.gpu) as gpu:
+        if not gpu.is_real:
+            raise InputError(f"{gpu.name} runs no function of PyTorch: name a real GPU")
         torch.cuda.set_device(gpu._device.ordinal)
         info = gpu.info
         arguments.out.mkdir(parents=True, exist_ok=True)
