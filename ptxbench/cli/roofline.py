@@ -126,7 +126,8 @@ class _ShowOptions:
     kernels: Path | None = None
     counts: Path | None = None
     plot: Annotated[
-        Path | None, plot_of("roofline and arch line, power, energy and green-up; several RUNs side by side")
+        Path | None,
+        plot_of("roofline, arch line, power, energy, green-up, trades; several RUNs side by side"),
     ] = None
     as_json: Json = False
     as_csv: Annotated[bool, Opt(flag="--csv")] = False

@@ -1,4 +1,4 @@
-"""The pictures of Choi and Vuduc (2012): roofline and arch line, power, energy by part, green-up."""
+"""The pictures of Choi and Vuduc (2012): roofline and arch line, power, energy by part, green-up, cloud."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from ptxbench.experiment.roofline.point import MeasuredPoint
 from ptxbench.experiment.roofline.result import RooflineResult, fitted_machine
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
-from ptxbench.model.roofline.power_capping import LimitedRun, under_limit
-from ptxbench.model.roofline.tradeoff import TradeOff
+from ptxbench.model.roofline.power_capping import LimitedRun, trade_under_limit, under_limit
+from ptxbench.model.roofline.tradeoff import Case, TradeOff
 from ptxbench.report.figure import new_figure, save_pages, title
 
 if TYPE_CHECKING:
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 _DARK, _ENERGY, _BYTES, _CONSTANT = "#222222", "#2f6fb0", "#c46a1b", "#999999"
 _GRID = 241
+_PICTURES = 5
+# Of a cloud of trades: intensities, and factors on flops and bytes.
+_TRADES, _MOST_FACTOR = 7, 16.0
+_OF_CASE = {
+    Case.BOTH_MEMORY: ("#c46a1b", "both bound by memory"),
+    Case.MEMORY_TO_COMPUTE: ("#2f6fb0", "memory, then compute"),
+    Case.BOTH_COMPUTE: ("#5a9e4b", "both bound by compute"),
+}
 # Kernels of other intensities, flop/byte, are not drawn: they would make the picture wide.
 _SHOWN = (1 / 64, 8192.0)
 Floats = npt.NDArray[np.float64]
@@ -54,11 +62,12 @@ def plot_roofline(
 def _page(results: Sequence[RooflineResult], kind: str, level: str, placed: Sequence[PlacedKernel]) -> Figure:
     chosen = [r for r in results if any((m.kind, m.level) == (kind, level) for m in r.machines)]
     if len(chosen) == 1:
-        figure = new_figure(10, 8)
-        columns = [figure.subplots(2, 2).flatten()]
+        figure = new_figure(15, 8)
+        columns = [figure.subplots(2, 3).flatten()]
+        columns[0][_PICTURES].axis("off")
     else:
-        figure = new_figure(5.5 * len(chosen), 15)
-        columns = list(figure.subplots(4, len(chosen), sharey="row").T)
+        figure = new_figure(5.5 * len(chosen), 18.75)
+        columns = list(figure.subplots(_PICTURES, len(chosen), sharey="row").T)
     for result, axes in zip(chosen, columns, strict=True):
         on_it = [k for k in placed if level == "dram" and result is results[0] and _is_drawn(k, kind, result)]
         points = _draw_column(axes, result, kind, level, on_it)
@@ -82,7 +91,7 @@ def _is_drawn(one: PlacedKernel, kind: str, result: RooflineResult) -> bool:
 def _draw_column(
     axes: Sequence[Axes], result: RooflineResult, kind: str, level: str, placed: Sequence[PlacedKernel]
 ) -> list[MeasuredPoint]:
-    """Draw the four pictures of one run; return the points that are shown, on the most SMs."""
+    """Draw the five pictures of one run; return the points that are shown, on the most SMs."""
     machine, _ = fitted_machine(result, kind, level)
     points = [p for p in result.points if (p.kernel.kind, p.kernel.level) == (kind, level)]
     whole = max(p.kernel.sms for p in points)
@@ -94,6 +103,7 @@ def _draw_column(
     _draw_power(axes[1], machine, points, intensities)
     _draw_parts(axes[2], replace(machine, cap_w=np.inf), intensities)
     _draw_greenup(axes[3], machine)
+    _draw_cloud(axes[4], machine, on_chip=level != "dram")
     for one in axes[:3]:
         one.set_xscale("log", base=2)
         one.set_xlabel("intensity, flop/byte")
@@ -211,4 +221,31 @@ def _draw_greenup(axes: Axes, machine: RooflineMachine) -> None:
     axes.set_xlabel("m: bytes are divided by")
     axes.set_ylabel("f: flops are multiplied by")
     axes.set_title(f"baseline of {intensity:.3g} flop/byte (half of B_tau)", fontsize=9)
+    axes.legend(fontsize=8, loc="upper left")
+
+
+def _draw_cloud(axes: Axes, machine: RooflineMachine, *, on_chip: bool) -> None:
+    """Draw speed-up and green-up of many trades, from a quarter of B_tau to the later balance (figure 8)."""
+    low, high = machine.time_balance / 4, max(machine.energy_balance, 1.5 * machine.time_balance)
+    factors = np.geomspace(1, _MOST_FACTOR, _TRADES)
+    trades = [
+        TradeOff(machine, float(intensity), float(f), float(m))
+        for intensity in np.geomspace(low, high, _TRADES)
+        for f in factors
+        for m in factors
+    ]
+    for case, (color, name) in _OF_CASE.items():
+        own = [trade for trade in trades if trade.case is case]
+        axes.scatter([t.speedup for t in own], [t.greenup for t in own], s=12, color=color, label=name)
+    if np.isfinite(machine.cap_w):
+        limited = [trade_under_limit(trade, on_chip=on_chip) for trade in trades]
+        x, y = [one.speedup for one in limited], [one.greenup for one in limited]
+        axes.scatter(x, y, s=3, color=_DARK, label="under the power limit")
+    for draw in (axes.axhline, axes.axvline):
+        draw(1, color=_CONSTANT, linewidth=1)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xlabel("speed-up")
+    axes.set_ylabel("green-up")
+    axes.set_title(f"trades at {low:.3g} to {high:.3g} flop/byte, f and m up to {_MOST_FACTOR:g}", fontsize=9)
     axes.legend(fontsize=8, loc="upper left")
