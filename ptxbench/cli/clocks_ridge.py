@@ -32,7 +32,7 @@ class _Options:
     Attributes:
         samples: CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks.
         run_path: Folder of a run: take the clocks that the power limit itself made.
-        cap_w: Power limit in W; --samples within 2% of it are left out (default: none).
+        cap_w: Power limit, W; --samples within 2% of it are left out (default: none).
         fit_cap: Fit the power limit to --samples: the power of the highest clocks where it no longer rises.
     """
 

@@ -189,7 +189,7 @@ class _TradeoffOptions:
     flop_pj: Annotated[float | None, Opt(*_ENERGY_PJ)] = None
     byte_pj: Annotated[float | None, Opt(*_ENERGY_PJ)] = None
     constant_w: Annotated[float | None, Opt(0, 1e5)] = None
-    cap_w: Annotated[float | None, Opt(1, 1e5)] = None
+    cap_w: Annotated[float | None, Opt(0, 1e5, above=True)] = None
     as_json: Json = False
 
 
