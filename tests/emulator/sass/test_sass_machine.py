@@ -149,6 +149,16 @@ def test_a_tie_of_the_wider_sum_is_decided_by_what_it_lost():
     assert fused_single(np.float32([2.0**-24]), b, np.float32([1.0]))[0] == np.float32(1.0)
 
 
+def test_a_tie_that_f64_cannot_tell_is_decided_by_what_it_lost():
+    from ptxbench.emulator.sass.rounding import fused_double, fused_single
+
+    # (1 + e)(1 - e) is a little less than 1, which neither format holds beside the odd number c.
+    low = np.float32([2.0**-12 * (1 + 2.0**-15)]), np.float32([2.0**-12 * (1 - 2.0**-15)])
+    assert fused_single(*low, np.float32([1 + 2.0**-23]))[0] == np.float32(1 + 2.0**-23)
+    wide = np.array([1 + 2.0**-30]), np.array([1 - 2.0**-30])
+    assert fused_double(*wide, np.array([2.0**53 + 2]))[0] == 2.0**53 + 2
+
+
 def test_a_fused_product_of_f64_is_exact_where_python_counts_with_fractions():
     from fractions import Fraction
 
@@ -191,6 +201,39 @@ def test_bf16_is_rounded_once():
     # (1 + 2^-7) (1 + 2^-7) = 1 + 2^-6 + 2^-14: just above a tie of bf16 where 2^-8 is added.
     word = np.full(32, 0x3F813F81, np.uint32)
     assert run("HFMA2.BF16_V2 R9, R4, R4, 0.00390625, 0.00390625", word)[1][0] & 0xFFFF == 0x3F83
+
+
+def test_a_wide_number_is_rounded_to_bf16_once():
+    from ptxbench.emulator.sass.halves import narrowed
+
+    # f32 would make a tie of it, which goes up.
+    assert narrowed(np.array([1 + 2.0**-7 + 2.0**-8 - 2.0**-30]), True)[0] == 0x3F81
+
+
+@pytest.mark.parametrize(("how", "wanted"), [("NE", 0), ("NEU", 1), ("EQ", 0), ("EQU", 1), ("NAN", 1)])
+def test_a_comparison_with_what_is_no_number(how, wanted):
+    text = f"FSETP.{how}.AND P0, PT, R4, R4, PT\nSEL R9, RZ, 0x1, !P0"
+    assert run(text, np.full(32, np.nan, np.float32))[1][0] == wanted
+
+
+@pytest.mark.parametrize(("rounding", "wanted"), [("", 2**24), (".RP", 2**24 + 2), (".RZ", 2**24)])
+def test_a_whole_number_is_rounded_as_the_code_says(rounding, wanted):
+    assert as_f32(run(f"I2F.U32{rounding} R9, R4", np.full(32, 2**24 + 1, np.uint32))[1])[0] == wanted
+
+
+def test_a_lane_that_breaks_off_is_not_waited_for():
+    text = """
+        ISETP.LT.AND P0, PT, R0, 0x8, PT
+        BSSY B0, `(.meet)
+        @P0 BREAK B0
+        @P0 BRA `(.out)
+        .meet: BSYNC B0
+        MOV R9, 0x1
+        BRA `(.end)
+        .out: MOV R9, 0x2
+        .end: BAR.SYNC.DEFER_BLOCKING 0x0
+    """
+    assert list(run(text)[1][6:10]) == [2, 2, 1, 1]
 
 
 def test_lanes_part_at_a_branch_and_meet_behind_it():
@@ -320,6 +363,35 @@ def test_a_tensor_product_is_that_of_its_matrices():
     a = halves.reshape(8, 8).astype(np.float64)
     wanted = (a @ a.T)[np.arange(32) // 4, 2 * (np.arange(32) % 4)]
     assert as_f32(run(text, words)[1]) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+
+
+def test_a_tensor_product_adds_up_all_of_its_depth():
+    halves = np.random.default_rng(3).standard_normal(64).astype(np.float16)
+    text = """
+        MOV R5, RZ
+        MOV R6, R4
+        MOV R7, RZ
+        MOV R10, R4
+        MOV R11, R4
+        HMMA.16816.F32 R12, R4, R10, RZ
+        MOV R9, R12
+    """
+    a = halves.reshape(8, 8).astype(np.float64)
+    wanted = 2 * (a @ a.T)[np.arange(32) // 4, 2 * (np.arange(32) % 4)]
+    assert as_f32(run(text, halves.view(np.uint32))[1]) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+
+
+def test_what_blocks_read_together_is_told_from_what_each_reads():
+    # One block after the other reads the same words.
+    text = """
+        S2R R8, SR_CTAID.X
+        ISETP.EQ.AND P0, PT, R8, RZ, PT
+        @P0 LDG.E.CONSTANT R9, desc[UR6][R2.64+0x200]
+        @!P0 LDG.E.CONSTANT R9, desc[UR6][R2.64+0x200]
+    """
+    machine, _ = run(text, blocks=2)
+    assert count(machine, "LDG.E.CONSTANT", Tally.READ_FIRST) == 2 * 4
+    assert count(machine, "LDG.E.CONSTANT", Tally.READ_BY_ANY) == 4
 
 
 def test_what_global_accesses_ask_for():

@@ -1,0 +1,94 @@
+"""What an estimate by emulation takes from beside a table, and the activity of each opcode."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxbench.analysis.static_power import StaticPower
+from ptxbench.core.errors import InputError
+from ptxbench.emulator.sass.launch import Emulated
+from ptxbench.emulator.sass.machine import Sample
+from ptxbench.emulator.sass.tally import Tally, no_tallies
+from ptxbench.model.emulated_work import activity_of
+from ptxbench.model.emulation import EmulationTerms, by_emulation, read_emulation, write_emulation
+from ptxbench.model.estimate import Conditions, Machine, estimate
+from ptxbench.model.opcode_energies import Known, OpcodeEnergies
+from ptxbench.model.terms import UNFITTED
+from ptxbench.model.work import Activity, KernelWork
+from ptxbench.sass.program import SassInstruction
+
+TERMS = EmulationTerms(1.25, 0.8, 1.2, 36, 5)
+STATIC = StaticPower(100.0, 40.0, 0.0, 0.1, 0.01)
+WORK = KernelWork("k", (("FFMA", 1e12), ("IADD3", 1e12)), time_s=1.0)
+
+
+def machine():
+    energies = OpcodeEnergies(
+        {"FFMA": Known(12.0, 0.1), "IADD3": Known(8.0, 0.1)},
+        {"FFMA": Known(4.0, 0.1), "IADD3": Known(4.0, 0.1)},
+    )
+    return Machine(energies, replace(UNFITTED, active_w=20.0), STATIC, math.nan)
+
+
+def test_an_opcode_has_an_activity_of_its_own_and_one_factor_on_its_energy():
+    activity = Activity(1.0, 1.0, 1.0, {"FFMA": 0.5})
+    found = estimate(WORK, by_emulation(machine(), TERMS), Conditions(activity, 40.0))
+    # FFMA half the way from 4 to 12 pJ; no power of an active chip.
+    assert found.energy_j == pytest.approx(100 + 1.25 * (8 + 8))
+    assert found.low_j == pytest.approx(100 + 0.8 * 20, rel=0.02)
+
+
+def test_what_was_fitted_is_read_as_it_was_written(tmp_path):
+    write_emulation(tmp_path, TERMS)
+    assert read_emulation(tmp_path) == TERMS
+
+
+def test_a_table_without_it_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"has no emulation.json"):
+        read_emulation(tmp_path)
+    write_emulation(tmp_path, replace(TERMS, scale=0.0))
+    with pytest.raises(InputError, match="scale must be above 0"):
+        read_emulation(tmp_path)
+
+
+def seen(opcode, operands, *, halves=(), moved=()):
+    """Return a run of one instruction, with the bits a lane that its operands change."""
+    tallies = no_tallies(1)
+    for what, count in ((Tally.ISSUED, 10), (Tally.SEEN, 10), (Tally.PAIRS, 160), (Tally.AFTER, 320)):
+        tallies[what] = count
+    for place, bits in enumerate(halves):
+        tallies[Tally.HALVES_A + place] = 160 * bits
+    for place, bits in enumerate(moved):
+        tallies[Tally.MOVED_A + place] = 320 * bits
+    sample = Sample((1, 1, 1), (32, 1, 1), ((0, 0, 0),))
+    code = (SassInstruction(0, "", opcode, operands),)
+    return Emulated(code, tallies, 1.0, sample, (), 1, {})
+
+
+@pytest.mark.parametrize(
+    ("operands", "halves", "moved", "wanted"),
+    [
+        ("R0, R1, R2, R3", (16, 16, 16), (16, 16, 16), 1.0),
+        ("R0, R1, R2, R3", (16, 16, 16), (0, 0, 0), 1 / 3),
+        ("R0, R1, R2, R3", (0, 0, 0), (16, 16, 16), 2 / 3),
+        ("R0, R1, R2, R3", (0, 0, 0), (0, 0, 0), 0.0),
+        # Two of three operands are constants, which do not change.
+        ("R0, R1, 0.5, c[0x0][0x210]", (16,), (16,), 1 / 3),
+    ],
+)
+def test_activity_is_the_share_of_operands_bits_that_change(operands, halves, moved, wanted):
+    found = activity_of(seen("FFMA", operands, halves=halves, moved=moved))
+    assert found.of("FFMA") == pytest.approx(wanted)
+
+
+def test_an_operand_of_f64_has_two_words():
+    found = activity_of(seen("DFMA", "R0, R2, R4, R6", halves=(32, 32, 32), moved=(32, 32, 32)))
+    assert found.of("DFMA") == pytest.approx(1.0)
+
+
+def test_data_that_loads_bring_tell_of_bytes():
+    tallied = seen("LDS", "R0, [R1]", halves=(0, 0, 0, 8), moved=(0, 0, 0, 8))
+    assert activity_of(tallied).operands == pytest.approx(0.5)
+    assert not np.isnan(activity_of(seen("NOP", "")).operands)
