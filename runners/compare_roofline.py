@@ -19,9 +19,11 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +31,13 @@ import numpy.typing as npt
 from compare_suite import SuiteCase, chosen_share, judge, mean_power, read_cases
 from fmm_cases import fmm_cases
 
+from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.threads import WARP
 from ptxbench.experiment.roofline.point import open_folder
 from ptxbench.experiment.roofline.result import elements_of, fitted_machine, work_out
+from ptxbench.model.atlas import open_atlas
 from ptxbench.model.opcode_energies import RANDOM
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.fit import RoughTerm, fit_roofline
@@ -45,10 +51,13 @@ from ptxbench.model.roofline.kernels import (
     roofline_work,
 )
 from ptxbench.model.solved import read_solved
+from ptxbench.model.throughput import issue_cycles, modelled_time_s
 from ptxbench.model.validate import measured_kernels, read_works
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.model.work import KernelWork
 from ptxbench.storage import codec
-from ptxbench.storage.manifest import with_part
+from ptxbench.storage.manifest import read_run_manifest, with_part
+from ptxbench.storage.shipped import SHIPPED
 
 Floats = npt.NDArray[np.float64]
 # What stands in for a kind of product that no roofline was measured for: the same cores, and as many bits.
@@ -65,12 +74,14 @@ class Energies:
         machine: The first, with its constant power and that of its memory at work.
         slope_w_per_k: How it grows with the temperature.
         at_c: The temperature of the constant power.
+        gpu: GPU of the first; None where it is not known.
     """
 
     joules: Mapping[str, float]
     machine: RooflineMachine
     slope_w_per_k: float
     at_c: float
+    gpu: GpuInfo | None = None
 
     def static_at(self, temperature_c: float, work: RooflineWork, time_s: float) -> float:
         """Return the power that is paid by time at a temperature, W: constant, and of the memory at work."""
@@ -102,7 +113,7 @@ def read_energies(runs: Sequence[Path]) -> Energies:
     first = results[0]
     found = next((one for one in first.machines if one.level == DRAM), first.machines[0])
     machine, _ = fitted_machine(first, found.kind, found.level)
-    return Energies(joules, machine, first.slope_w_per_k, first.temperature_c)
+    return Energies(joules, machine, first.slope_w_per_k, first.temperature_c, first.gpu)
 
 
 @dataclass(frozen=True)
@@ -197,6 +208,30 @@ def print_table(cases: Sequence[SuiteCase], rows: Sequence[Row]) -> None:
         print()
 
 
+@cache
+def _issue_cycles(title: str) -> Mapping[str, float]:
+    """Return the issue intervals of a GPU that has a shipped table; none of another."""
+    shipped = [name for name, home in SHIPPED.items() if read_run_manifest(home).gpu.title == title]
+    return issue_cycles(row for name in shipped for row in open_atlas(name).rows)
+
+
+def refined_peak(work: KernelWork, flops: float, gpu: GpuInfo) -> float:
+    """Return the speed that a kernel's instruction mix allows, flop/s: section 5.4, with all pipes at once.
+
+    Args:
+        work: What it executes.
+        flops: Its flops.
+        gpu: The GPU, whose pipes and issue take the instructions at the full clock.
+    """
+    cycles = _issue_cycles(gpu.title)
+    threads = WARP * gpu.sm_count
+    counts = [(opcode, executions / threads) for opcode, executions in work.opcodes]
+    time_s = modelled_time_s(
+        counts, gpu.sm_count, WARP, gpu.sm_count, gpu.max_sm_clock_mhz, cycles, sm_facts(gpu.target)
+    )
+    return flops / time_s
+
+
 def compare_fmm(folder: Path, energies: Energies) -> list[dict[str, object]]:
     """Return measured and estimated energy of each variant, before and after cache energy is counted.
 
@@ -235,6 +270,7 @@ def compare_fmm(folder: Path, energies: Energies) -> list[dict[str, object]]:
                 "power_w": one.power_w,
                 "capped": one.capped,
                 "tflops": variant.flops / one.time_s / 1e12,
+                "refined_tflops": _refined_tflops(works[one.case.number], variant.flops, energies.gpu),
                 "flops_share": flops_j / one.energy_j,
                 **{f"{level}_bytes": counted.bytes_moved.get(level, 0.0) for level in _CACHES},
                 **error_pct,
@@ -245,15 +281,20 @@ def compare_fmm(folder: Path, energies: Energies) -> list[dict[str, object]]:
     return found
 
 
+def _refined_tflops(work: KernelWork, flops: float, gpu: GpuInfo | None) -> float:
+    return math.nan if gpu is None else refined_peak(work, flops, gpu) / 1e12
+
+
 def print_fmm(found: Sequence[Mapping[str, object]]) -> None:
     """Print the variants and the mean errors."""
     names = ("paper", "paper_caches", "counted", "counted_caches")
-    print("| variant | Tflop/s | W | flops' share, % | " + " | ".join(names) + " |")
-    print("| --- |" + " ---: |" * (3 + len(names)))
+    print("| variant | Tflop/s | refined peak | W | flops' share, % | " + " | ".join(names) + " |")
+    print("| --- |" + " ---: |" * (4 + len(names)))
     for one in found:
         errors = " | ".join(f"{one[f'{name}_error_pct']:+.1f}" for name in names)
         share = 100 * _number(one["flops_share"])
-        print(f"| {one['variant']} | {one['tflops']:.1f} | {one['power_w']:.0f} | {share:.0f} | {errors} |")
+        speed = f"{one['tflops']:.1f} | {one['refined_tflops']:.1f}"
+        print(f"| {one['variant']} | {speed} | {one['power_w']:.0f} | {share:.0f} | {errors} |")
     print()
     for name in names:
         off = np.array([_number(one[f"{name}_error_pct"]) for one in found])

@@ -85,6 +85,10 @@ def test_the_kept_n_body_check_is_too_low_and_less_so_with_caches(module):
     # What docs/roofline.md says; the paper has 32% before caches.
     assert means == pytest.approx([37.4, 29.8], abs=0.1)
     assert all(one["paper_error_pct"] < one["paper_caches_error_pct"] < 0 for one in found)
+    # No variant is faster than its instruction mix allows, nor than 66.1 Tflop/s of FMA alone.
+    reached = [one["tflops"] / one["refined_tflops"] for one in found]
+    assert [min(reached), max(reached)] == pytest.approx([0.516, 0.817], abs=0.01)
+    assert all(20 < one["refined_tflops"] < 45 for one in found)
 
 
 def test_variants_of_the_n_body_kernel_have_names_of_their_own(module):
