@@ -9,7 +9,6 @@ come out with their steps, whatever shifts and masks make them up.
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Self
 import numpy as np
 
 from ptxbench.core.threads import WARP
+from ptxbench.emulator.sass.integer import COMPARES, table
 from ptxbench.model.affine import Affine, Bools, Ints, product
 from ptxbench.model.control_flow import Block, Flow, NaturalLoop
 from ptxbench.model.opcodes import OpcodeClass, opcode_class, width_bytes
@@ -36,14 +36,6 @@ _SIZES = {False: 0x0, True: 0x360}
 _SIDES = (Kind.PREDICATE, Kind.TRUE, Kind.UNIFORM_PREDICATE, Kind.UNIFORM_TRUE)
 _ZEROS = (Kind.ZERO, Kind.UNIFORM_ZERO)
 _REGISTERS = (Kind.REGISTER, Kind.UNIFORM)
-_COMPARES = {
-    "EQ": operator.eq,
-    "NE": operator.ne,
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-}
 _GLOBAL, _SHARED = OpcodeClass.GLOBAL, OpcodeClass.SHARED
 
 # A parameter that is a length or a pitch stands for so many bytes: beyond all other steps, and whole lines.
@@ -357,7 +349,7 @@ class _Sample:
 
     def _compared(self, instruction: SassInstruction, rest: Sequence[Operand], state: State) -> Affine | None:
         words = instruction.opcode.split(".")
-        if len(rest) != 3 or rest[2].kind not in (Kind.TRUE, Kind.UNIFORM_TRUE) or words[1] not in _COMPARES:
+        if len(rest) != 3 or rest[2].kind not in (Kind.TRUE, Kind.UNIFORM_TRUE) or words[1] not in COMPARES:
             return None
         a, b = (self._value(one, state) for one in rest[:2])
         if a is None or b is None:
@@ -366,7 +358,7 @@ class _Sample:
         # A difference of parameters is not known, unless they fall out.
         if apart.known is None:
             return None
-        return Affine(_COMPARES[words[1]](apart.constant, 0).astype(np.int64))
+        return Affine(COMPARES[words[1]](apart.constant, 0).astype(np.int64))
 
     def _value(self, operand: Operand, state: State) -> Affine | None:
         if operand.kind in _ZEROS:
@@ -556,12 +548,8 @@ def _logic(_: Sequence[str], values: Sequence[Affine]) -> Affine | None:
     known = [value.known for value in values]
     if len(known) < 4 or any(value is None for value in known):
         return None
-    a, b, c, table = (value for value in known if value is not None)
-    result = np.zeros_like(a)
-    for number in range(8):
-        if int(table[0]) >> number & 1:
-            result |= (a if number & 4 else ~a) & (b if number & 2 else ~b) & (c if number & 1 else ~c)
-    return Affine(result)
+    a, b, c, lut = (value for value in known if value is not None)
+    return Affine(table(int(lut[0]), (a, b, c), np.full_like(a, -1)))
 
 
 _OPERATIONS: dict[str, Callable[[Sequence[str], Sequence[Affine]], Affine | None]] = {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ptxbench.emulator.sass.integer import COMPARES
 from ptxbench.sass.program import SassInstruction
 
 _REGISTER = re.compile(r"^U?R\d+$")
@@ -44,14 +45,7 @@ def counted_trips(
 def _trips(
     start: int, bound: int, step: int, compare: SassInstruction, branch: SassInstruction, stepped_first: bool
 ) -> int | None:
-    goes_on = {
-        "NE": lambda i: i != bound,
-        "LT": lambda i: i < bound,
-        "LE": lambda i: i <= bound,
-        "GT": lambda i: i > bound,
-        "GE": lambda i: i >= bound,
-        "EQ": lambda i: i == bound,
-    }.get(compare.opcode.split(".")[1])
+    goes_on = COMPARES.get(compare.opcode.split(".")[1])
     if goes_on is None:
         return None
     wanted = not branch.predicate.startswith("@!")
@@ -59,7 +53,7 @@ def _trips(
     reach = abs(bound - start) // abs(step) + 2
     value = start + step if stepped_first else start
     for passes in range(1, reach + 1):
-        if goes_on(value) is not wanted:
+        if goes_on(value, bound) is not wanted:
             return passes
         value += step
     return None

@@ -88,7 +88,7 @@ def compared(name: str, x: Array, y: Array) -> Array:
         return nothing if name == "NAN" else ~nothing
     if name in ("T", "F"):
         return np.full(np.broadcast_shapes(x.shape, y.shape), name == "T")
-    outcome = COMPARES[name[:2]](x, y)
+    outcome: Array = COMPARES[name[:2]](x, y)
     if name.endswith("U"):
         return outcome | np.isnan(x) | np.isnan(y)
     return outcome & ~(np.isnan(x) | np.isnan(y)) if name == "NE" else outcome

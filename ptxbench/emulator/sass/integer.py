@@ -14,7 +14,7 @@ from ptxbench.sass.operand import Kind, Operand
 
 _U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
 _HALF = _U64(32)
-COMPARES: Mapping[str, Callable[[Array, Array], Array]] = {
+COMPARES: Mapping[str, Callable[[Any, Any], Any]] = {
     "EQ": operator.eq,
     "NE": operator.ne,
     "LT": operator.lt,
