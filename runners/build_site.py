@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -54,6 +55,16 @@ TABLES_FOLDER = ROOT / "ptxbench" / "tables"
 _KINDS = {".md", ".png", ".svg", ".txt", ".js", ".css"}
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _COMMANDS = "<!-- commands -->\n"
+# Indented lines between empty ones, and what tells the language of their first line.
+_CODE = re.compile(r"(?<=\n\n)(?:    [^\n]*\n|\n(?=    ))+")
+_OF_LIST = re.compile(r"\s|[-*] |\d+\. ")
+_LANGUAGES = {
+    "console": re.compile(r"\$ "),
+    "sh": re.compile(r"(ptxbench|pip|python3?|make|git|nvcc|srun|torchrun|eval|docker|\. |#!/|[A-Z_]+=)"),
+    "python": re.compile(r"(import|from|with|for|def|class|@|[a-z_][\w., ]* = |ptxbench\.|print\()"),
+    "toml": re.compile(r"\[+[\w.]+\]+$"),
+    "bibtex": re.compile(r"@\w+\{"),
+}
 
 
 def main() -> int:
@@ -97,12 +108,32 @@ def put_together(folder: Path) -> None:
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
-            page.write_text(_with_links_of_pages(_with_commands(path.read_text("utf-8")), name, path, known))
+            text = highlighted(_with_commands(path.read_text("utf-8")))
+            page.write_text(_with_links_of_pages(text, name, path, known))
         else:
             shutil.copyfile(path, page)
     for name, text in made.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
+
+
+def highlighted(markdown: str) -> str:
+    """Return Markdown whose indented blocks of code are fenced, with their language where it is plain.
+
+    Args:
+        markdown: A page; fences that are there stay.
+    """
+    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if part.startswith("```") else _CODE.sub(_fenced, part) for part in parts)
+
+
+def _fenced(block: re.Match[str]) -> str:
+    before = block.string[: block.start()].rstrip("\n").rpartition("\n")[2]
+    if _OF_LIST.match(before):
+        return block[0]
+    text = textwrap.dedent(block[0]).strip("\n")
+    languages = (name for name in ("bibtex", *_LANGUAGES) if _LANGUAGES[name].match(text.partition("\n")[0]))
+    return f"```{next(languages, 'text')}\n{text}\n```\n"
 
 
 def command_reference() -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fakes.script import load_script
 
 import ptxbench
 from ptxbench.cli.described import described
@@ -142,3 +143,17 @@ def test_functions_of_options_are_shown_with_their_arguments(site):
     section = page[page.index('id="ptxbench.api.kernel.estimate_kernel"') :]
     for words in ("clock_samples", "Parameters:", "Passes of a loop, named by its number"):
         assert words in section[: section.index('id="ptxbench.model.estimate.KernelEstimate"')]
+
+
+def test_indented_code_is_highlighted_and_what_stands_in_lists_stays():
+    highlighted = load_script("runners/build_site.py").highlighted
+    said = (
+        "Say:\n\n    ptxbench gpus\n\n    ptxbench doctor\n\nand\n\n    x = f(1)\n\nor\n\n    E = m c^2\n\n"
+    )
+    listed = "- a\n\n      pip install .\n\n"
+    assert highlighted(said + listed) == (
+        "Say:\n\n```sh\nptxbench gpus\n\nptxbench doctor\n```\n\nand\n\n```python\nx = f(1)\n```\n\n"
+        f"or\n\n```text\nE = m c^2\n```\n\n{listed}"
+    )
+    fenced = "```console\n$ ptxbench gpus\n\n    indented\n```\n"
+    assert highlighted(fenced) == fenced
