@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
-from ptxbench.emulator.sass import convert, floats, halves, integer, tensor, warp
+from ptxbench.emulator.sass import convert, floats, halves, integer, moves, tensor, warp
 from ptxbench.emulator.sass.access import Accesses
 from ptxbench.emulator.sass.activity import Activity
 from ptxbench.emulator.sass.code import BYTES, ENDS, Code, CodeBlock
@@ -28,6 +28,7 @@ from ptxbench.sass.program import SassInstruction
 
 _STEPS: Mapping[str, Callable[[Bound], Step]] = {
     **integer.STEPS,
+    **moves.STEPS,
     **floats.STEPS,
     **halves.STEPS,
     **convert.STEPS,
