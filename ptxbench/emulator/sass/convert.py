@@ -62,25 +62,23 @@ def _from_whole(i: Bound) -> Step:
         read = lambda: word().astype(dtype) if dtype.itemsize < 4 else word().view(dtype)  # noqa: E731
     rounding = rounding_of(words)
     if to == "F64":
-        return i.to_double(lambda: read().astype(_F64))
+        return i.to_double(lambda: _directed_whole(read(), rounding, _F64))
     if to != "F32":
+        if rounding != "RN":
+            raise i.unknown()
         return i.to_word(lambda: narrowed(read().astype(_F64), to == "BF16"))
 
-    def compute() -> Array:
-        values = read()
-        if rounding == "RN":
-            return values.astype(_F32)
-        return _directed_whole(values, rounding)
-
-    return i.to_single(compute)
+    return i.to_single(lambda: _directed_whole(read(), rounding, _F32))
 
 
-def _directed_whole(values: Array, rounding: str) -> Array:
-    """Return whole numbers as f32 in a direction; longdouble holds all of 64 bits."""
-    exact, found = values.astype(np.longdouble), values.astype(_F32)
-    back = found.astype(np.longdouble)
+def _directed_whole(values: Array, rounding: str, kind: type[np.floating[Any]]) -> Array:
+    """Return whole numbers as floats in a direction; longdouble holds all of 64 bits."""
+    found = values.astype(kind)
+    if rounding == "RN":
+        return found
+    exact, back = values.astype(np.longdouble), found.astype(np.longdouble)
     over = {"RZ": np.abs(back) > np.abs(exact), "RM": back > exact, "RP": back < exact}[rounding]
-    toward = {"RZ": _F32(0), "RM": _F32(-np.inf), "RP": _F32(np.inf)}[rounding]
+    toward = {"RZ": kind(0), "RM": kind(-np.inf), "RP": kind(np.inf)}[rounding]
     return np.where(over, np.nextafter(found, toward), found)
 
 
@@ -159,7 +157,8 @@ def _rounded(i: Bound) -> Step:
         double = i.double(i.operands[1])
         return i.to_double(lambda: to_whole(double()))
     if words & {"F16", "BF16"}:
-        raise i.unknown()
+        half, brain = _float_source(i, i.operands[1], "BF16" if "BF16" in words else "F16"), "BF16" in words
+        return i.to_word(lambda: narrowed(to_whole(half()), brain))
     read = i.single(i.operands[1])
     return i.to_single(lambda: to_whole(flushed(read()) if "FTZ" in words else read()))
 

@@ -95,6 +95,7 @@ STEPS: Mapping[str, Callable[[Bound], Step]] = {
     "NANOSLEEP": nothing,
     "MEMBAR": nothing,
     "ERRBAR": nothing,
+    "CGAERRBAR": nothing,
     "CCTL": nothing,
     "DEPBAR": nothing,
     "LDGDEPBAR": nothing,

@@ -99,6 +99,7 @@ def as_f32(bits):
         ("VIMNMX.S16x2 R9, R4, 0x50001, !PT", 0x0002FFFF, 0x00050001),
         ("FMNMX.XORSIGN R9, |R4|, |R4|, PT", 0xBF800000, 0x3F800000),
         ("I2FP.F32.S32 R9, R4", 0xFFFFFFFF, 0xBF800000),
+        ("FRND.F16.CEIL R9, R4", 0x3C01, 0x4000),
         ("HFMA2.MMA R9, -RZ, RZ, 1, 2", 0, 0x3C004000),
     ],
 )
@@ -219,6 +220,13 @@ def test_a_comparison_with_what_is_no_number(how, wanted):
 @pytest.mark.parametrize(("rounding", "wanted"), [("", 2**24), (".RP", 2**24 + 2), (".RZ", 2**24)])
 def test_a_whole_number_is_rounded_as_the_code_says(rounding, wanted):
     assert as_f32(run(f"I2F.U32{rounding} R9, R4", np.full(32, 2**24 + 1, np.uint32))[1])[0] == wanted
+
+
+@pytest.mark.parametrize(("rounding", "wanted"), [("", 0), (".RM", 0), (".RP", 1)])
+def test_a_whole_number_of_64_bits_is_rounded_as_the_code_says(rounding, wanted):
+    # 2^56 + 1 lies between two f64: the lower word of the nearest and of the next one.
+    text = f"MOV R5, 0x1000000\nI2F.F64.U64{rounding} R8, R4\nMOV R9, R8"
+    assert run(text, np.full(32, 1, np.uint32))[1][0] == wanted
 
 
 def test_a_lane_that_breaks_off_is_not_waited_for():
