@@ -29,6 +29,8 @@ _SIZES_AT, _STACK_AT = 0x0, 0x28
 _OLDEST, _NEWEST = 80, 90
 _MOST_LANES = 2048
 _MOST_BLOCKS = 8
+# Sectors of global memory, of all blocks together, of which it is kept whether they were touched.
+_SECTOR_BYTES, _MOST_KEPT = 32, 1 << 28
 
 
 @dataclass(frozen=True)
@@ -130,10 +132,17 @@ def emulate(launch: Launch, blocks: int = 0, passes: int = 128, look: bool = Tru
     )
 
 
-def chosen_blocks(launch: Launch, wanted: int) -> tuple[Dims, ...]:
-    """Return the places of the blocks that are run, spread evenly over the grid."""
+def chosen_blocks(launch: Launch, wanted: int = 0) -> tuple[Dims, ...]:
+    """Return the places of the blocks that are run, spread evenly over the grid.
+
+    Args:
+        launch: The launch.
+        wanted: How many; 0: as many as are quick, and whose accesses of large arrays can be kept.
+    """
     whole, threads = math.prod(launch.grid), math.prod(launch.block)
-    count = min(wanted or max(1, min(_MOST_LANES // threads, _MOST_BLOCKS)), whole)
+    sectors = sum(one.nbytes for one in launch.arguments if isinstance(one, np.ndarray)) // _SECTOR_BYTES
+    quick = min(_MOST_LANES // threads, _MOST_BLOCKS, _MOST_KEPT // max(sectors, 1))
+    count = min(wanted or max(1, quick), whole)
     x, y, _ = launch.grid
     numbers = [(2 * n + 1) * whole // (2 * count) for n in range(count)]
     return tuple((n % x, n // x % y, n // (x * y)) for n in numbers)

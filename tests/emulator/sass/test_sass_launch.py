@@ -13,7 +13,7 @@ from ptxbench.core.condition import Form, OptLevel, Pattern
 from ptxbench.core.errors import InputError
 from ptxbench.core.target import find_target
 from ptxbench.emulator.kernel import expected_results
-from ptxbench.emulator.sass.launch import Launch, emulate
+from ptxbench.emulator.sass.launch import Launch, chosen_blocks, emulate
 from ptxbench.emulator.sass.tally import Tally
 from ptxbench.sass.listing import disassemble, parse_listing
 
@@ -63,3 +63,12 @@ def test_arguments_that_do_not_fit_are_refused(one):
         emulate(replace(one, arguments=one.arguments[:4]))
     with pytest.raises(InputError, match="argument 4 has 8 bytes, its parameter 4"):
         emulate(replace(one, arguments=[*one.arguments[:4], np.uint64(3)]))
+
+
+def test_blocks_are_spread_over_the_grid_and_fewer_where_arrays_are_large(one):
+    wide = replace(one, grid=(10, 4, 2), arguments=[np.zeros(1, np.uint8)])
+    assert len(chosen_blocks(wide)) == 8
+    assert chosen_blocks(wide, 2) == ((0, 2, 0), (0, 2, 1))
+    # It takes no memory until it is written.
+    large = np.empty(1 << 32, np.uint8)
+    assert len(chosen_blocks(replace(wide, arguments=[large]))) == 2
