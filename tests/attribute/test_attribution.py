@@ -415,6 +415,6 @@ def test_what_is_mixed_up_is_told_together_and_what_merely_scatters_is_not():
     swap, noise = chance.normal(size=(2, 4000))
     known = 500 + chance.normal(size=4000)
     # A large kernel goes a little with the swap; only the other of the pair loses what one gains.
-    draws_j = np.stack([100 + 40 * swap, known, 100 - 40 * swap, 5000 - 60 * swap + 200 * noise], axis=1)
+    draws_j = np.stack([100 + 40 * swap, known, 100 - 30 * swap, 5000 - 60 * swap + 200 * noise], axis=1)
     assert sorted(map(sorted, grouped(draws_j))) == [[0, 2], [1], [3]]
     assert grouped(np.stack([known, known], axis=1)) == [[0], [1]]
