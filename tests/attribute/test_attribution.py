@@ -1,6 +1,7 @@
 """Energy by kernel name against the truth of the simulated GPU."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from ptxbench.attribute.launches import (
     weighted_by_time,
 )
 from ptxbench.attribute.program import recorded_board, share_of
+from ptxbench.attribute.unseen import UnseenTime
 from ptxbench.sensors.trace import KernelWindow
 
 POWERS_W = {"a": 100.0, "b": 250.0, "c": 400.0}
@@ -418,3 +420,11 @@ def test_what_is_mixed_up_is_told_together_and_what_merely_scatters_is_not():
     draws_j = np.stack([100 + 40 * swap, known, 100 - 30 * swap, 5000 - 60 * swap + 200 * noise], axis=1)
     assert sorted(map(sorted, grouped(draws_j))) == [[0, 2], [1], [3]]
     assert grouped(np.stack([known, known], axis=1)) == [[0], [1]]
+
+
+@pytest.mark.parametrize(("weight", "added_s"), [(3.0, 0.4), (10.0, 1.0)])
+def test_launches_stand_for_others_up_to_all_of_the_time_that_was_not_looked_at(weight, added_s):
+    ran = launches(a=[(0, 100_000_000), (200_000_000, 300_000_000)])
+    weighted = replace(ran, weight=np.full(2, weight))
+    unseen = UnseenTime(weighted, np.full(2, 0.1), 0, [(400_000_000, 1_400_000_000)], is_counted=True)
+    assert unseen.by_name_s.tolist() == pytest.approx([added_s])
