@@ -200,3 +200,9 @@ def test_verdicts_name_what_became_of_the_instruction():
     assert built("popc.b32", OptLevel.O0).loop_check.sass_text == "LOP3.LUT*2 POPC"
     assert built("popc.b32", OptLevel.O0).loop_check.sass_per_ptx == 3
     assert built("div.rn.f32").loop_check.verdict is Verdict.CALLS
+
+
+def test_the_opcode_that_most_of_a_copy_becomes_comes_first():
+    counts = [count for _, count in built("div.rn.f32").loop_check.sass]
+    assert len(set(counts)) > 2
+    assert counts == sorted(counts, reverse=True)
