@@ -8,7 +8,7 @@ from fakes.kept_numbers import assert_as_kept
 from fakes.power import sensor, series, window
 
 from ptxbench.energy.capacitance import fit_capacitance
-from ptxbench.energy.gate.comparison import compare, contradiction, joined
+from ptxbench.energy.gate.comparison import SourceCurve, compare, contradiction, joined
 from ptxbench.energy.gate.lateness import shift_at_windows, shift_beside_counter
 from ptxbench.energy.gate.readings import judge
 from ptxbench.energy.gate.recording import believed_trace
@@ -57,7 +57,7 @@ def drawn(length_s, kind):
     return np.where((GRID_S >= 2.2) & (GRID_S < 2.55), 300.0, power_w)
 
 
-def read(power_w, what):
+def read(power_w, what, noise_w=0.4):
     """Readings of a source: the mean over what it averages, a wave for noise, a new value each refresh."""
     memory_s = max(what.averaging_s, 0.001)
     age_s = np.arange(0.0005, (6 if what.shape is Shape.EXPONENTIAL else 1) * memory_s, 0.001)
@@ -65,7 +65,7 @@ def read(power_w, what):
     made_s = np.arange(1.307, 5.9, what.refresh_s or 0.007)
     at_s = made_s[:, None] - what.lag_s - age_s
     value_w = np.interp(at_s, GRID_S, power_w) @ (weight / weight.sum())
-    value_w += 0.4 * np.sin(97.0 * np.arange(len(made_s))) + 0.2 * np.sin(31.0 * np.arange(len(made_s)))
+    value_w += noise_w * (np.sin(97.0 * np.arange(len(made_s))) + np.sin(31.0 * np.arange(len(made_s))) / 2)
     if what.source is SourceName.SAMPLES:
         late_s = np.where(np.arange(len(made_s)) % 6 == 0, 0.009, 0.0)
         if what is SOURCES["scattered"]:
@@ -126,6 +126,13 @@ def of_sensors():
             readings, when = read(drawn(1.7, "even"), what), window(3.0, 4.7)
             found[f"capacitance of {name}"] = fit_capacitance(readings, when, what)
             found[f"noise {name}"] = noise_w_of(readings, what)
+            curve = SourceCurve.of(readings.good(), what)
+            moment_s = np.append(np.linspace(curve.at_s[0], curve.at_s[-1], 7), curve.at_s[[5, -1]])
+            found[f"curve {name}"] = curve.energy_j(moment_s), curve.change_w(moment_s), curve.unseen_share
+            found[f"unseen {name}"] = [curve.unseen_j(a, a + 0.7) for a in moment_s[:5]]
+            # The load began half a second before the window.
+            begun_w = np.where((GRID_S >= 2.5) & (GRID_S < 5.0), 400.0, 100.0)
+            found[f"begun before {name}"] = window_energy(read(begun_w, what, 0.02), window(3.0, 5.0), what)
     for name in ("samples", "part", "counter"):
         what = COUNTER if name == "counter" else SOURCES[name]
         found[f"predicted {name}"] = predict(what, load, 0.005)

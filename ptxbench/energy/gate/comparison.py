@@ -233,7 +233,7 @@ class SourceCurve:
     def energy_j(self, moment_s: Float64s) -> Float64s:
         """Return the energy up to some moments within the curve, shape as given."""
         power_w = np.interp(moment_s, self.at_s, self.value_w)
-        k = np.clip(np.searchsorted(self.at_s, moment_s, side="right") - 1, 0, len(self.at_s) - 1)
+        k = np.maximum(np.searchsorted(self.at_s, moment_s, side="right") - 1, 0)
         rest_s = moment_s - self.at_s[k]
         return np.asarray(self.total_j[k] + rest_s * (self.value_w[k] + power_w) / 2)
 

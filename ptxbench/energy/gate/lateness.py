@@ -191,7 +191,7 @@ def _smoothed_j(moment_s: Float64s, at_s: Float64s, energy_j: Float64s, half_s: 
     area = np.concatenate(([0.0], np.cumsum(np.diff(at_s) * (energy_j[1:] + energy_j[:-1]) / 2)))
 
     def area_to(t_s: Float64s) -> Float64s:
-        k = np.clip(np.searchsorted(at_s, t_s, side="right") - 1, 0, len(at_s) - 1)
+        k = np.maximum(np.searchsorted(at_s, t_s, side="right") - 1, 0)
         mean_j = (energy_j[k] + np.interp(t_s, at_s, energy_j)) / 2
         return np.asarray(area[k] + (t_s - at_s[k]) * mean_j)
 
