@@ -172,3 +172,12 @@ def test_the_limit_is_fitted_where_power_no_longer_rises(scatter):
 @pytest.mark.parametrize("curve", [hidden(1000), hidden(5000), hidden(100)])
 def test_no_limit_is_fitted_where_power_rises_everywhere(curve):
     assert fitted_cap_w(samples(curve, 0.002, clocks=np.arange(345, 1981, STEP_MHZ))) == math.inf
+
+
+@pytest.mark.parametrize(("free", "level"), [(3, 8), (12, 1)])
+def test_no_limit_is_told_by_few_clocks_below_it_or_one_at_it(free, level):
+    curve = hidden(1000)
+    below = samples(curve, clocks=np.linspace(400.0, 1200.0, free))
+    cap_w = below[-1].power_w * 1.05
+    at_it = [PowerSample(1260.0 + 60 * n, cap_w) for n in range(level)]
+    assert fitted_cap_w([*below, *at_it]) == math.inf

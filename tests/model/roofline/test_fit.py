@@ -200,3 +200,12 @@ def test_a_point_that_is_no_number_is_named(bad):
 def test_a_kind_that_was_not_fitted_is_refused():
     with pytest.raises(InputError, match="no 'f16', only f32, f64, dram, constant"):
         fit_roofline(points()).coefficient("f16")
+
+
+def test_a_third_power_is_of_dram_that_is_awake_or_slow_or_of_the_sms_that_run():
+    awake = [ThirdPower.AWAKE.share(x) for x in (0.0, 0.05, 0.5, 1.0)]
+    assert awake[0] == 0.0
+    assert awake == sorted(awake)
+    assert awake[-1] == pytest.approx(1.0, abs=0.02)
+    assert [ThirdPower.FALLING.share(x) for x in (0.0, 0.25, 0.5, 1.0, 1.1)] == [0.0, 0.75, 1.0, 0.0, 0.0]
+    assert ThirdPower.BUSY_SMS.share(0.7, 0.25) == 0.25
