@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ TABLES_FOLDER = ROOT / "ptxbench" / "tables"
 # Kinds of files that the site takes.
 _KINDS = {".md", ".png", ".svg", ".txt", ".js", ".css"}
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+_FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 _COMMANDS = "<!-- commands -->\n"
 # Indented lines between empty ones, and what tells the language of their first line.
 _CODE = re.compile(r"(?<=\n\n)(?:    [^\n]*\n|\n(?=    ))+")
@@ -123,8 +124,12 @@ def highlighted(markdown: str) -> str:
     Args:
         markdown: A page; fences that are there stay.
     """
-    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.DOTALL | re.MULTILINE)
-    return "".join(part if part.startswith("```") else _CODE.sub(_fenced, part) for part in parts)
+    return _outside_fences(markdown, lambda text: _CODE.sub(_fenced, text))
+
+
+def _outside_fences(markdown: str, change: Callable[[str], str]) -> str:
+    parts = _FENCED.split(markdown)
+    return "".join(part if part.startswith("```") else change(part) for part in parts)
 
 
 def _fenced(block: re.Match[str]) -> str:
@@ -198,7 +203,7 @@ def _with_links_of_pages(markdown: str, name: str, path: Path, known: set[str]) 
             return text
         return f"[{text}]({os.path.relpath(found, Path(name).parent)}{hash_}{anchor})"
 
-    return _LINK.sub(of_site, markdown)
+    return _outside_fences(markdown, lambda part: _LINK.sub(of_site, part))
 
 
 def _name(path: Path) -> str:

@@ -36,7 +36,8 @@ def test_every_file_that_the_documents_link_to_is_there():
         *(ROOT / "docs").rglob("*.md"),
         *ROOT.glob("studies/*/*.md"),
     ]:
-        for part in document.read_text().split("](")[1:]:
+        prose = [line for line in document.read_text().splitlines() if not line.startswith("    ")]
+        for part in "\n".join(prose).split("](")[1:]:
             target = part.partition(")")[0].partition("#")[0]
             if target and "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name} links to {target}"
