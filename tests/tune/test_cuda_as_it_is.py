@@ -208,3 +208,12 @@ def test_the_numbers_of_8_bits_are_those_of_the_standard() -> None:
     assert np.isnan(e4m3[0x7F])
     assert (e5m2[0x3C], e5m2[0x7B]) == (1.0, 57344.0)
     assert np.isinf(e5m2[0x7C])
+
+
+def test_too_many_axes_are_one_line(tmp_path: Path) -> None:
+    axes = "".join(f"A{n} = [1]\n" for n in range(1500))
+    (tmp_path / "k.toml").write_text(SPEC.replace("[axes]\n", f"[axes]\n{axes}"))
+    (tmp_path / "scale.cu").write_text(CODE)
+    (tmp_path / "inc").mkdir()
+    with pytest.raises(InputError, match="1502 axes are over 100"):
+        load_spec(tmp_path / "k.toml")
