@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 def sweep_clocks(
     gpu: Gpu, settable: SettableGpu, count: int, say: Say, *, allowed: bool
 ) -> tuple[PowerSample, ...]:
-    """Set clocks evenly over the supported ones, run the load at each, and restore the clock.
+    """Set clocks evenly over the supported ones, and the one of now, run the load at each, and restore it.
 
     Args:
         gpu: What runs the load.
@@ -38,7 +38,8 @@ def sweep_clocks(
     clocks = settable.choices().clocks
     # With no clock to set, `applied` says so.
     every = clocks[-1].sm_clocks_mhz if clocks else (0,)
-    picked = evenly(every, count)[::-1]
+    now_mhz = settable.settings().sm_clock_mhz
+    picked = sorted({*evenly(every, count), *(mhz for mhz in every if mhz == now_mhz)}, reverse=True)
     settings = [GpuSettings(sm_clock_mhz=clock_mhz) for clock_mhz in picked]
     with applied(settable, settings[0], say, allowed=allowed) as set_clock:
         return sample_clocks(gpu, settings, set_clock)

@@ -44,7 +44,7 @@ def test_the_hidden_ridge_comes_back_within_a_step_and_the_clock_is_restored(rid
 
 def test_clocks_that_are_locked_are_those_that_the_load_runs_at_and_the_lock_ends():
     gpu = with_ridge(1200.0)
-    board = FakeDevice(locks=True)
+    board = FakeDevice(locks=True, application_mhz=(1500, 3201))
     supported = gpu.settable.choices().clocks[-1].sm_clocks_mhz
 
     def follow(device):
@@ -53,6 +53,8 @@ def test_clocks_that_are_locked_are_those_that_the_load_runs_at_and_the_lock_end
     board.changed = follow
     samples = sweep_clocks(gpu, SettableDevice(0, FakeNvml(board)), 8, lambda _: None, allowed=True)
     assert [round(samples[n].clock_mhz) for n in (0, -1)] == [1980, 345]
+    # The clock of before is among them.
+    assert 1500 in [round(sample.clock_mhz) for sample in samples]
     assert (board.locked_mhz, gpu.settable.settings().sm_clock_mhz) == (None, 1980)
 
 
