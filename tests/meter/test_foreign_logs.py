@@ -9,7 +9,8 @@ import pytest
 from ptxbench.core.errors import InputError
 from ptxbench.meter import capture as capture_module
 from ptxbench.meter.readers import Mapping, read_mapping, read_meter, stamps
-from ptxbench.meter.readers.nvml import read_nvml, read_windows
+from ptxbench.meter.readers.nvml import boards_of, read_nvml, read_windows
+from ptxbench.meter.readers.text import open_text, read_text_table
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage import text_file
 
@@ -501,3 +502,10 @@ def test_log_of_too_many_rows_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(capture_module, "MAX_ROWS", ROWS - 1)
     with pytest.raises(InputError, match="holds more than 39 rows; cut it to the time of the kernels"):
         meter(tmp_path, "t_s,power_w", lambda i, p: f"{i},{p}")
+
+
+@pytest.mark.parametrize(("boards", "told"), [(("0",), ()), (("0", "1"), ("0", "1")), (("0", "1", "3"),) * 2])
+def test_a_log_tells_its_boards_apart_where_it_is_of_several(tmp_path, boards, told):
+    lines = (f"{T0_NS // SECOND_NS + i},{board},150" for i in range(3) for board in boards)
+    path = write(tmp_path / "n.csv", "timestamp,index,power.draw [W]", *lines)
+    assert boards_of(read_text_table(open_text(path))) == told
