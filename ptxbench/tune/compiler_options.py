@@ -23,7 +23,7 @@ _DECIDED = re.compile(
     r"|lib|dependency.*)(=.*)?\Z"
 )
 _REGISTERS = re.compile(r"--?maxrregcount=(.+)\Z")
-_TO_PTXAS = re.compile(r"(?:-Xptxas|--ptxas-options)=(.+)\Z")
+_TO_PTXAS = re.compile(r"--?(?:Xptxas|ptxas-options)=(.+)\Z")
 _REPEATED = re.compile(r"S[0-9A-Z]*_")
 _VALUE = re.compile(r"\{(\w+)\}")
 # A kernel whose mangled name holds that of the kernel which the expression names.

@@ -18,9 +18,8 @@ from ptxbench.core.bounds import positive
 from ptxbench.core.errors import InputError
 from ptxbench.model.roofline.third_power import ThirdPower
 
-# The half-efficiency point of a machine with memory power: each step takes off most of the error.
-_STEPS = 60
-_SAME = 1e-14
+# From a factor of two down to the last bit of a float.
+_HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -137,12 +136,14 @@ class RooflineMachine:
         below = waiting_j / (self.full_flop_j + self.constant_flop_j)
         if below <= self.time_balance:
             return below
-        at = self.time_balance
-        for _ in range(_STEPS):
-            before, at = at, self.effective_energy_balance(at)
-            if abs(at - before) <= _SAME * at:
-                break
-        return at
+        # B-hat_eps(I) bends downward where compute bounds the time: it meets I once.
+        low = high = self.time_balance
+        while self.effective_energy_balance(high) > high:
+            low, high = high, 2 * high
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.effective_energy_balance(middle) > middle else (low, middle)
+        return high
 
     @property
     def races_to_halt(self) -> bool:
