@@ -62,8 +62,9 @@ def corrected_j(series: Series, window: KernelWindow, sensor: SensorDescription)
         sensor: What that source is like.
 
     Returns:
-        Energy in J; WINDOW_TOO_SHORT where a kernel may fall between two values, or nothing was read
-        before it; SENSOR_STALE where no reading succeeded, or the source went backwards.
+        Energy in J; WINDOW_TOO_SHORT where a kernel may fall between two values, nothing was read before
+        it, or the values do not tell that it took any; SENSOR_STALE where no reading succeeded, or the
+        source went backwards.
     """
     good = series.good()
     if len(good):
@@ -105,7 +106,16 @@ def corrected_j(series: Series, window: KernelWindow, sensor: SensorDescription)
     noise_j = noise_w * math.sqrt(overlap * float((spacing_s[during] ** 2).sum()))
     phase_j = abs(excess_j) * _phase_sd(length_s, sensor)
     error_j = math.hypot(noise_j, base_error_j, phase_j)
-    return EnergyReading(p0_w * length_s + excess_j, int(during.sum()), error_j=error_j)
+    return _told(p0_w * length_s + excess_j, int(during.sum()), error_j)
+
+
+def _told(energy_j: float, readings: int, error_j: float) -> EnergyReading:
+    """Return an energy with its standard error; none where readings do not tell that it is above 0."""
+    if energy_j > 0:
+        return EnergyReading(energy_j, readings, error_j=error_j)
+    found = f"{energy_j:.3g} J, known to {error_j:.3g} J"
+    reason = f"the readings around the kernel do not tell its energy: {found}"
+    return no_energy(Status.WINDOW_TOO_SHORT, reason)
 
 
 def fresh_values(good: Series, window: KernelWindow, sensor: SensorDescription) -> tuple[Float64s, Float64s]:
@@ -157,7 +167,7 @@ def _even_power(
     excess_w = float((share * (value_w - p0_w)).sum()) / weight
     # One error of p0 enters every value.
     error_w = noise_w * math.hypot(1 / math.sqrt(weight), float(share.sum()) / weight - 1)
-    return EnergyReading((p0_w + excess_w) * length_s, len(value_w), error_j=error_w * length_s)
+    return _told((p0_w + excess_w) * length_s, len(value_w), error_w * length_s)
 
 
 def _noise_w(before_w: Float64s, after_w: Float64s, sensor: SensorDescription) -> float:
@@ -223,7 +233,7 @@ def _corrected_counter(good: Series, window: KernelWindow, sensor: SensorDescrip
         p1_error_w * trail_s,
         math.sqrt(2) * sensor.quantum * _UNIFORM_SD,
     )
-    return EnergyReading(total_j - p0_w * lead_s - p1_w * trail_s, int(first - last + 1), error_j=error_j)
+    return _told(total_j - p0_w * lead_s - p1_w * trail_s, int(first - last + 1), error_j)
 
 
 def _step_power_w(

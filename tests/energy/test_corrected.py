@@ -244,3 +244,17 @@ def test_the_error_is_known_from_two_degrees_of_freedom_of_what_was_read_beside_
     found = corrected_j(readings, window(START_S + 0.0015, end_s), FAST)
     assert found.status is Status.OK
     assert math.isfinite(found.error_j) is known
+
+
+def test_readings_that_do_not_tell_an_energy_give_none():
+    # A second's mean, read until a tenth of a second after the begin of a kernel that hardly draws more.
+    found = [
+        corrected_j(
+            readings(SLOW, even, 0.1, end_s=5.2, phase=phase, noise_w=30.0)[0], window(START_S, 5.1), SLOW
+        )
+        for phase in np.linspace(0.05, 0.95, 19)
+    ]
+    assert all(one.energy_j > 0 for one in found if one.status is Status.OK)
+    untold = [one for one in found if one.status is Status.WINDOW_TOO_SHORT]
+    assert untold
+    assert all(math.isnan(one.energy_j) and "do not tell its energy" in one.reason for one in untold)

@@ -15,8 +15,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 @pytest.fixture
 def module(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield importlib.import_module("coverage")
-    sys.modules.pop("coverage", None)
+    yield importlib.import_module("law_coverage")
+    sys.modules.pop("law_coverage", None)
 
 
 def test_a_voltage_has_its_best_clock_at_the_ridge_or_above_and_a_flat_one_none(module):

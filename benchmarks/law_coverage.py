@@ -1,6 +1,6 @@
 """How often 95% intervals hold the truth: of the ridge point and the best clock, and of rooflines.
 
-    python benchmarks/coverage.py [--draws 300] [--only ridge|roofline]
+    python benchmarks/law_coverage.py [--draws 300] [--only ridge|roofline]
 
 Every number is of made-up GPUs. The ridge: power P = 55 + 0.10 f v^2 W at 28 SM clocks, where the voltage v
 is one that was published of an A100 (tests/model/data), or one of a law, with relative normal scatter.
