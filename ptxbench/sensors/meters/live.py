@@ -14,11 +14,12 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
 from ptxbench.core.errors import SensorError
-from ptxbench.sensors.base import Reading, SourceName, failed_reading
+from ptxbench.sensors.base import Figures, PowerSource, Reading, SourceName, Unit, failed_reading
 from ptxbench.sensors.meters.decoders import Decoder
 from ptxbench.sensors.meters.port import ADDRESS, Port, open_port
 from ptxbench.sensors.trace import Float64s
@@ -33,6 +34,33 @@ _WARM_S = 0.5
 # NVML's code for a device that is gone.
 _LOST = 15
 _MOST_KEPT = 600_000
+
+
+def meter_source(name: str, decoder: Callable[[], Decoder], rank: int) -> PowerSource:
+    """Return an external meter as a power source.
+
+    Its own averaging is not known: what is given is that of its readings, a millisecond. `ptxbench doctor
+    sensor` measures it.
+
+    Args:
+        name: Name of the source.
+        decoder: Makes what reads its bytes.
+        rank: Its place among the sources.
+    """
+
+    @cache
+    def reader() -> MeterReader:
+        """Return the reader of this process: the bytes of a port come once."""
+        return MeterReader(name, decoder())
+
+    return PowerSource(
+        unit=Unit.WATT,
+        rank=rank,
+        documented=lambda _capability: Figures(averaging_s=_PERIOD_S, refresh_s=_PERIOD_S),
+        reader=lambda _library, _handle: reader(),
+        is_stamped=True,
+        is_external=True,
+    )
 
 
 def is_named() -> bool:

@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from ptxbench.sensors.base import Figures, PowerSource, Unit
 from ptxbench.sensors.meters.decoders import LineDecoder
-from ptxbench.sensors.meters.live import MeterReader
+from ptxbench.sensors.meters.live import meter_source
 
-
-@cache
-def _reader() -> MeterReader:
-    """Return the reader of this process: the bytes of a port come once."""
-    return MeterReader("stream", LineDecoder())
-
-
-SOURCE = PowerSource(
-    unit=Unit.WATT,
-    rank=7,
-    # The meter's own averaging is not known here: `ptxbench doctor sensor` measures it.
-    documented=lambda _capability: Figures(averaging_s=0.001, refresh_s=0.001),
-    reader=lambda _library, _handle: _reader(),
-    is_stamped=True,
-    is_external=True,
-)
+SOURCE = meter_source("stream", LineDecoder, rank=7)
