@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from fit_model import COUNTED, PAGE, RESULTS, RUNS, folders_of
-from fit_model import table as markdown_table
 from judge_code import cubin_of
 from judge_field import GPUS as FIELD_GPUS
 from judge_field import works_by_code
+from page_blocks import table as markdown_table
 from page_blocks import write_blocks
 from suite_data import input_words
 from suite_split import FIELD, INSTRUCTION, WORDS, SuiteKernel, read_split

@@ -23,7 +23,7 @@ from textwrap import fill
 
 import numpy as np
 import numpy.typing as npt
-from page_blocks import write_blocks
+from page_blocks import table, write_blocks
 from spread_code import Profiled, fit_time, profiled, ratios
 from transfer_model import Transferred, machine_of, transfer
 
@@ -474,12 +474,6 @@ def _family(kernel: ValidatedKernel) -> str:
 
 def _error_pct(found: Sequence[CodeRatio]) -> float:
     return float(np.mean([100 * abs(1 / one.ratio - 1) for one in found])) if found else float("nan")
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """Return a Markdown table; its first columns are words, the others numbers."""
-    marks = ["---"] * left + ["---:"] * (len(head) - left)
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, marks, *rows))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 from fit_model import PAGE, ROOT, RUNS
-from fit_model import table as markdown_table
+from page_blocks import table as markdown_table
 from page_blocks import write_blocks
 from spread_code import Profiled, profiled
 from suite_split import CODE, SuiteKernel, read_split, source_of

@@ -21,9 +21,9 @@ from pathlib import Path
 from textwrap import fill
 
 import numpy as np
-from fit_model import COUNTED, PAGE, README, RESULTS, table
+from fit_model import COUNTED, PAGE, README, RESULTS
 from judge_code import cubin_of
-from page_blocks import write_blocks
+from page_blocks import table, write_blocks
 from suite_split import FIELD, read_split
 from transfer_model import Transferred, transfer
 

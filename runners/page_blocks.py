@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ptxbench.core.errors import InputError
@@ -44,3 +44,9 @@ def write_blocks(path: Path, blocks: Mapping[str, str]) -> None:
     for name, block in blocks.items():
         page = with_block(page, name, block)
     write_text(path, page)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """Return a Markdown table; its first columns are words, the others numbers."""
+    marks = ["---"] * left + ["---:"] * (len(head) - left)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, marks, *rows))

@@ -75,6 +75,19 @@ def printed(command: str) -> str:
     program, *words = shlex.split(head["words"] if head else line)
     if program != "ptxbench":
         raise InputError(f"{command!r}: only commands of ptxbench are run")
+    lines = [line.rstrip() for line in output_of(*words).splitlines()]
+    return "".join(f"{line}\n" for line in (lines[: int(head["lines"])] if head else lines))
+
+
+def output_of(*words: str) -> str:
+    """Return what a command prints, on both streams, as a terminal of 90 columns shows it.
+
+    Args:
+        words: Those after `ptxbench`. The command runs in the root of the repository.
+
+    Raises:
+        InputError: It fails.
+    """
     out = io.StringIO()
     with (
         chdir(ROOT),
@@ -84,10 +97,9 @@ def printed(command: str) -> str:
         redirect_stderr(out),
     ):
         code = run(words)
-    if code not in (0, 1):
-        raise InputError(f"{command!r} ends with {code}: {out.getvalue().strip()}")
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    return "".join(f"{line}\n" for line in (lines[: int(head["lines"])] if head else lines))
+    if code:
+        raise InputError(f"`ptxbench {' '.join(words)}` ends with {code}: {out.getvalue().strip()}")
+    return out.getvalue()
 
 
 if __name__ == "__main__":

@@ -10,20 +10,18 @@ model those of `results/nvidia-h100/profiles/decode`.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import math
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from page_blocks import write_blocks
+from page_blocks import table, write_blocks
+from refresh_console import output_of
 
 from ptxbench.attribute.demangle import shortened
-from ptxbench.cli.main import run
 from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.threads import WARP
@@ -94,7 +92,7 @@ def boards(atlases: dict[str, Atlas]) -> str:
         left = [row.boards_scatter for row in rows_of if not math.isnan(row.boards_scatter)]
         cells = f"{len(factors)}", f"{min(factors):.3f} to {max(factors):.3f}", f"{median(left):.2%}"
         rows.append((f"{name.upper()}", *cells, f"{len(left):,}"))
-    return _table(
+    return table(
         ("GPU", "boards", "factor", "a row scatters by, median", "rows of three boards or more"), rows
     )
 
@@ -106,7 +104,7 @@ def costs(atlases: dict[str, Atlas]) -> str:
         found = [atlas.unit_energy(unit) for atlas in atlases.values()]
         cells = [f"{one.value_pj:.3g} ± {one.ci95_pj:.2g}" if one else "" for one in found]
         rows.append((text, *cells))
-    return _table(("what", *(f"{name.upper()}, pJ" for name in atlases)), rows)
+    return table(("what", *(f"{name.upper()}, pJ" for name in atlases)), rows)
 
 
 def operands(atlas: Atlas) -> str:
@@ -117,7 +115,7 @@ def operands(atlas: Atlas) -> str:
         if all(pattern in found for pattern in _PATTERNS):
             rows.append((f"`{name}`", *(f"{found[pattern].energy_pj:.3g}" for pattern in _PATTERNS)))
     heads = "instruction", "zeros", "all lanes equal", "lanes i and i + 16 equal", "random"
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _is_full(one: Cost) -> bool:
@@ -139,7 +137,7 @@ def readings() -> str:
             cells = [_bias(points, way, length_s) for length_s in _LENGTHS_S]
             if any(cells):
                 rows.append((f"{gpu.upper()}, {text}", *cells))
-    return _table(("way", *(f"{length_s:g} s" for length_s in _LENGTHS_S)), rows)
+    return table(("way", *(f"{length_s:g} s" for length_s in _LENGTHS_S)), rows)
 
 
 def _bias(points: Sequence[dict[str, Any]], way: tuple[str, str], length_s: float) -> str:
@@ -154,11 +152,7 @@ def _bias(points: Sequence[dict[str, Any]], way: tuple[str, str], length_s: floa
 
 def decode() -> str:
     """Return what the kernels of a step of decoding draw, the largest first."""
-    out = io.StringIO()
-    with redirect_stdout(out):
-        code = run(["report", str(DECODE), "--json"])
-    assert code == 0  # noqa: S101 - the run is kept
-    document = json.loads(out.getvalue())
+    document = json.loads(output_of("report", str(DECODE), "--json"))
     rows = [
         (
             f"`{shortened(one['name'], _LONGEST_NAME)}`",
@@ -173,16 +167,11 @@ def decode() -> str:
     whole = ("the whole step", "", f"{step['power_w']:.0f}", "100%")
     quiet = [one for one in document["rows"] if one["power_w"] is not None and one["power_w"] < _QUIET_W]
     time, joules = sum(one["time_s"] for one in quiet) / step["time_s"], sum(one["share"] for one in quiet)
-    table = _table(("kernel", "calls", "W", "share of the joules"), [*rows[:_KERNELS], whole])
+    shown = table(("kernel", "calls", "W", "share of the joules"), [*rows[:_KERNELS], whole])
     return (
-        f"{table}\nKernels and gaps that draw less than {_QUIET_W} W take {time:.0%} of the time and"
+        f"{shown}\nKernels and gaps that draw less than {_QUIET_W} W take {time:.0%} of the time and"
         f" {joules:.0%} of the joules.\nThe idle board draws {document['idle_w']:.0f} W.\n"
     )
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ("---", *("---:" for _ in heads[1:])), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

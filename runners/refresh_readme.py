@@ -11,24 +11,21 @@ of `ptxbench cost`. Each is put between its marks. Exit codes are those of `ptxb
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import math
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from itertools import product
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from page_blocks import write_blocks
+from refresh_console import output_of
 
 from ptxbench.catalogue.load import load_catalogue
 from ptxbench.catalogue.starters import STARTERS
-from ptxbench.cli.main import run
 from ptxbench.core.condition import ARAFA, ARRAY_PATTERNS, DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
@@ -89,7 +86,6 @@ _ROOFLINES = {
         ("f32, zeros", "B", "f32-zeros"),
     ),
 }  # fmt: skip
-_COLUMNS = 90
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "nvidia-h200"
 
@@ -138,11 +134,7 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
 
 def printed(*words: str) -> str:
     """Return what a command prints in a terminal, up to its first empty line, as a block of Markdown."""
-    out = io.StringIO()
-    with redirect_stdout(out), patch("ptxbench.report.text_table.width_of", return_value=_COLUMNS):
-        code = run(words)
-    assert code == 0, words  # noqa: S101 - of the lines above
-    table, _, _ = out.getvalue().partition("\n\n")
+    table, _, _ = output_of(*words).partition("\n\n")
     return f"```\n{table.rstrip()}\n```\n"
 
 

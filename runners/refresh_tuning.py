@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from fit_model import ROOT, table
-from page_blocks import write_blocks
+from fit_model import ROOT
+from page_blocks import table, write_blocks
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas

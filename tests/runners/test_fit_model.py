@@ -31,7 +31,3 @@ def test_the_page_has_what_the_terms_come_to(module, judged):
 
 def test_the_readme_says_how_far_off_whole_kernels_are(module, judged):
     assert module.summary(judged) in (ROOT / "README.md").read_text()
-
-
-def test_a_table_has_words_left_and_numbers_right(module):
-    assert module.table(("a", "b"), [("x", "1")]) == "| a | b |\n| --- | ---: |\n| x | 1 |\n"

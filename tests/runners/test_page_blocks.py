@@ -24,3 +24,8 @@ def test_a_page_with_a_mark_missing_is_left_as_it_is(tmp_path):
     assert path.read_text() == PAGE
     module.write_blocks(path, {"x": "new\n", "y": "y\n"})
     assert path.read_text() == PAGE.replace("old", "new").replace("y:begin -->\n", "y:begin -->\ny\n")
+
+
+def test_a_table_has_words_left_and_numbers_right():
+    module = load_script("runners/page_blocks.py")
+    assert module.table(("a", "b"), [("x", "1")]) == "| a | b |\n| --- | ---: |\n| x | 1 |\n"
