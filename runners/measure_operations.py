@@ -2,11 +2,13 @@
 
     python runners/measure_operations.py --gpu 0 --out runs/operations
     python runners/measure_operations.py --gpu 0 --out runs/operations --most-s 560      # and go on later
+    python runners/measure_operations.py --gpu 1 --out runs/operations-1 --part 1/2      # every second one
     python runners/measure_operations.py --list
 
-Needs PyTorch. Each operation of `ptxbench.catalogue.operations.used_shapes` is called back to back for 1.5 s
-by `ptxbench.bench`, on random numbers; one at the power limit once more, for 4 s, so that it settles. What
-was measured is on the disk before the next begins: the same command goes on. OUT has operations.parquet (a
+Needs PyTorch. Each operation of `ptxbench.catalogue.operations.used_shapes` is called back to back in three
+windows by `ptxbench.bench`, on random numbers: 2 s, or 5 s at the power limit, where it must settle. A short
+one is launched as a CUDA graph of many calls, so that the GPU does not wait for Python. What was measured is
+on the disk before the next begins: the same command goes on. OUT has operations.parquet (a
 table for `ptxbench cost 'gemm 4096x4096x4096 bf16' --table OUT`), its rows as they came (operations.jsonl)
 and manifest.json. What the library cannot do is a row without a number, with the reason. Exit codes: 0 done,
 1 time was over first, 2 bad input, 3 no GPU.
@@ -28,6 +30,7 @@ import ptxbench
 from ptxbench.catalogue.operations import Operation, parse_operation, used_shapes
 from ptxbench.core.errors import InputError, PtxbenchError, ToolError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.experiment.calls.result import Bench
 from ptxbench.experiment.calls.rounds import RoundSettings
 from ptxbench.storage.folder_kind import Kind
 from ptxbench.storage.journal import Lines
@@ -35,10 +38,35 @@ from ptxbench.storage.manifest import new_manifest, write_manifest
 from ptxbench.storage.operations_file import OPERATIONS_FILE, OperationRow, write_operations
 
 JOURNAL = "operations.jsonl"
-_BUDGET_S, _AT_LIMIT_S = 1.5, 4.0
+# At the power limit a window of 4 s follows the first one; below it three short ones are enough.
+_BUDGET_S, _WINDOWS = 5.5, 3
+# A graph lasts about so long, s, and has at most so many calls.
+_GRAPH_S, _MOST_CALLS = 2e-3, 200
 _SEED = 7
 
-Build = Callable[[Operation], Callable[[], object]]
+
+@dataclass(frozen=True)
+class Launch:
+    """What launches an operation.
+
+    Attributes:
+        run: Launches all its calls.
+        calls: How many those are.
+        is_graph: Whether they are a CUDA graph.
+    """
+
+    run: Callable[[], object]
+    calls: int = 1
+    is_graph: bool = False
+
+    @property
+    def text(self) -> str:
+        """As a row has it."""
+        return f"graph of {self.calls}" if self.is_graph else "call"
+
+
+Build = Callable[[Operation], Launch]
+Measure = Callable[[Callable[[], object]], Bench]
 
 
 @dataclass(frozen=True)
@@ -60,9 +88,10 @@ def main() -> int:
         "--only", action="append", default=[], metavar="OP", help="kinds, or whole operations"
     )
     parser.add_argument("--most-s", type=float, default=math.inf, help="stop after so many seconds")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N parts of them")
     parser.add_argument("--list", action="store_true", help="print the operations and measure nothing")
     arguments = parser.parse_args()
-    operations = chosen(arguments.only)
+    operations = part_of(chosen(arguments.only), arguments.part)
     if arguments.list:
         print("\n".join(map(str, operations)))
         return 0
@@ -80,10 +109,10 @@ def main() -> int:
         part = Part("torch", str(torch.__version__), str(gpu._device.sensors[0].source), _SEED)
         write_manifest(arguments.out / "manifest.json", new_manifest(Kind.STUDY, part, (info,)))
 
-        def bench(call: Callable[[], object], budget_s: float) -> Any:
-            return ptxbench.bench(call, budget=budget_s, gpu=gpu)
+        def bench(call: Callable[[], object]) -> Bench:
+            return ptxbench.bench(call, budget=_BUDGET_S, most_rounds=_WINDOWS, gpu=gpu)
 
-        left = measure(operations, torch_call, bench, info, part, arguments.out, arguments.most_s)
+        left = measure(operations, torch_launch, bench, info, part, arguments.out, arguments.most_s)
     print(f"{arguments.out}: {left} operations are left" if left else f"{arguments.out}: all are measured")
     return 1 if left else 0
 
@@ -101,10 +130,22 @@ def chosen(only: Sequence[str]) -> tuple[Operation, ...]:
     return tuple(dict.fromkeys([*found, *(one for one in used_shapes() if one.op in kinds)]))
 
 
+def part_of(operations: Sequence[Operation], part: str) -> tuple[Operation, ...]:
+    """Return a part of operations: "1/2" is every second one, from the first on.
+
+    Raises:
+        InputError: There is no such part.
+    """
+    number, _, parts = part.partition("/")
+    if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts)):
+        raise InputError(f"--part is {part!r}: it must be as in 1/2 or 2/2")
+    return tuple(operations[int(number) - 1 :: int(parts)])
+
+
 def measure(
     operations: Sequence[Operation],
     build: Build,
-    bench: Callable[[Callable[[], object], float], Any],
+    bench: Measure,
     gpu: GpuInfo,
     part: Part,
     out: Path,
@@ -116,7 +157,7 @@ def measure(
     Args:
         operations: All of them.
         build: Returns what launches an operation once.
-        bench: Measures a call for so many seconds.
+        bench: Measures a call.
         gpu: The board.
         part: Library and version.
         out: The folder.
@@ -141,29 +182,27 @@ def measure(
 def measured(
     operation: Operation,
     build: Build,
-    bench: Callable[[Callable[[], object], float], Any],
+    bench: Measure,
     gpu: GpuInfo,
     part: Part,
 ) -> OperationRow:
     """Return the row of an operation; one that the library refuses has no number, but the reason."""
     try:
-        call = build(operation)
-        found = bench(call, _BUDGET_S)
-        if found.at_limit and found.status != "ok":
-            found = bench(call, _AT_LIMIT_S)
+        launch = build(operation)
+        found = bench(launch.run)
     except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0][:200]
         return _row(operation, gpu, part, reason=f"{type(error).__name__}: {text}")
     counted = found.counted
-    low_j, high_j = found.interval_j
+    low_j, high_j = (end / launch.calls for end in found.interval_j)
     is_valid = found.status == "ok" and math.isfinite(found.energy_j)
     return _row(
         operation,
         gpu,
         part,
-        latency_ms=1e3 * found.time_s,
+        latency_ms=1e3 * found.time_s / launch.calls,
         power_w=found.power_w,
-        energy_j=found.energy_j,
+        energy_j=found.energy_j / launch.calls,
         ci_low_j=low_j,
         ci_high_j=high_j,
         clock_mhz=found.clock_mhz,
@@ -171,6 +210,7 @@ def measured(
         # At the power limit a window is as long as it takes to settle.
         window_s=math.nan if found.at_limit else RoundSettings().window_s,
         windows=len(counted),
+        launched=launch.text,
         valid=is_valid,
         reason="" if is_valid else found.reason or str(found.status),
     )
@@ -180,7 +220,10 @@ def _row(operation: Operation, gpu: GpuInfo, part: Part, **found: Any) -> Operat
     unknown = dict.fromkeys(
         ("latency_ms", "power_w", "energy_j", "ci_low_j", "ci_high_j", "clock_mhz", "window_s"), math.nan
     )
-    values = {**unknown, "capped": False, "windows": 0, "valid": False, "reason": "", **found}
+    values = {
+        **unknown,
+        **{"capped": False, "windows": 0, "launched": "", "valid": False, "reason": "", **found},
+    }
     return OperationRow(
         framework=part.framework,
         version=part.version,
@@ -196,11 +239,42 @@ def _row(operation: Operation, gpu: GpuInfo, part: Part, **found: Any) -> Operat
     )
 
 
-def torch_call(operation: Operation) -> Callable[[], object]:
-    """Return what launches an operation by PyTorch, on random numbers of its own."""
+def torch_launch(operation: Operation) -> Launch:
+    """Return what launches an operation by PyTorch: as a CUDA graph of many calls where one is short."""
     import torch
 
     torch.cuda.empty_cache()
+    call = torch_call(operation)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        # Compiled, and with its workspace, before it is timed or captured.
+        for _ in range(3):
+            call()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+    torch.cuda.synchronize()
+    calls = min(_MOST_CALLS, math.ceil(_GRAPH_S / (max(begin.elapsed_time(end), 1e-3) * 1e-3)))
+    if calls == 1:
+        return Launch(call)
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for _ in range(calls):
+                call()
+    except RuntimeError as error:
+        print(f"{operation} is launched by itself: {error}", file=sys.stderr)
+        torch.cuda.synchronize()
+        return Launch(call)
+    return Launch(graph.replay, calls, is_graph=True)
+
+
+def torch_call(operation: Operation) -> Callable[[], object]:
+    """Return a call of an operation by PyTorch, on random numbers of its own."""
+    import torch
+
     types = {"bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
     dtype = types.get(operation.dtype, torch.float32)
 

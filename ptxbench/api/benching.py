@@ -56,11 +56,13 @@ class BenchOptions(_Calling):
     Attributes:
         function: What is called; it launches its work in the default stream, and waits for nothing.
         quantiles: Quantiles of the energy over the windows, 0 to 1.
+        most_rounds: Windows after which it ends, though the budget is not spent.
     """
 
     function: Any
     _: KW_ONLY
     quantiles: Any = ()
+    most_rounds: Annotated[int, Opt(1, 1000)] = 1000
 
 
 def _name(function: Function) -> str:
@@ -216,10 +218,10 @@ def _measured(functions: Sequence[Function], options: BenchOptions) -> Iterator[
 
 
 def _settings(options: BenchOptions) -> RoundSettings:
-    if options.rep is None:
-        return RoundSettings(budget_s=options.budget, seed=options.seed)
-    rep_s = within("rep", options.rep, 1, 1000 * _MOST_S) * 1e-3
-    return RoundSettings(budget_s=max(rep_s, _LEAST_S), seed=options.seed)
+    budget_s = options.budget
+    if options.rep is not None:
+        budget_s = max(within("rep", options.rep, 1, 1000 * _MOST_S) * 1e-3, _LEAST_S)
+    return RoundSettings(budget_s=budget_s, most_rounds=options.most_rounds, seed=options.seed)
 
 
 def _require_callable(function: Any) -> None:

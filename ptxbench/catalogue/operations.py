@@ -136,6 +136,11 @@ _MODELS = {
 }
 _TOKENS = (1, 16, 128, 1024, 4096)
 _SQUARES = (512, 1024, 2048, 4096, 8192)
+# Between those, in steps of two: rows of public tables stand beside them (docs/howto/audit.md).
+_BETWEEN = (
+    *((512, 4096, 4096), (2048, 4096, 4096), (8192, 4096, 4096), (4096, 2048, 2048)),
+    *((256, 8192, 8192), (512, 8192, 8192), (2048, 8192, 8192)),
+)
 
 
 def used_shapes() -> tuple[Operation, ...]:
@@ -148,6 +153,8 @@ def _squares() -> Iterator[Operation]:
     for dtype, size in product(DTYPE_BYTES, _SQUARES):
         if dtype != "f64" or size < _SQUARES[-1]:
             yield Operation("gemm", dtype, (size, size, size))
+    for shape in _BETWEEN:
+        yield Operation("gemm", "bf16", shape)
 
 
 def _of_model(

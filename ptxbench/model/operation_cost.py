@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxbench.catalogue.operations import Operation
+from ptxbench.core.distributions import student_quantile
 from ptxbench.sensors.trace import Float64s
 from ptxbench.storage.operations_file import OperationRow
 
@@ -108,8 +109,6 @@ def _measured(rows: Sequence[OperationRow], operation: Operation, device: str) -
 def _interpolated(
     rows: Sequence[OperationRow], distance: Float64s, operation: Operation, device: str
 ) -> OperationCost:
-    from scipy.stats import t
-
     nearest = np.argsort(distance, kind="stable")[:_NEIGHBOURS]
     chosen = [rows[i] for i in nearest]
     weight = 1 / (1 + (distance[nearest] / _NEAR) ** 2)
@@ -125,7 +124,7 @@ def _interpolated(
     # Of rows that are left out each lies about as far from the rest as the operation from all.
     scatter = math.sqrt(float(np.average(np.square(left_out), weights=weight)))
     own = max(math.log(row.ci_high_j / row.energy_j) for row in chosen)
-    half = max(float(t.ppf(0.975, len(chosen) - 1)) * max(scatter, spread), own)
+    half = max(student_quantile(len(chosen) - 1) * max(scatter, spread), own)
     time = math.exp(_predict(design, np.log([row.latency_ms for row in chosen]), weight, at)[0]) / 1e3
     energy_j = math.exp(value)
     near = ", ".join(row.shape for row in chosen[:2])

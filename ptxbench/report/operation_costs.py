@@ -9,22 +9,22 @@ from typing import Any
 from ptxbench.core.estimate import finite
 from ptxbench.model.operation_cost import OperationCost
 
-COLUMNS = ("operation", "GPU", "J", "95%", "W", "s", "MHz", "from")
-NUMBERS = ("J", "95%", "W", "s", "MHz")
+COLUMNS = ("operation", "GPU", "mJ", "95%", "W", "ms", "MHz", "from")
+NUMBERS = ("mJ", "95%", "W", "ms", "MHz")
 
 
 def cells(cost: OperationCost) -> tuple[str, ...]:
     """Return the cells of an operation on one kind of GPU."""
+    named = (str(cost.operation), cost.device.removeprefix("NVIDIA "))
     if not math.isfinite(cost.energy_j):
-        return (str(cost.operation), cost.device, "-", "-", "-", "-", "-", cost.how)
+        return (*named, "-", "-", "-", "-", "-", cost.how)
     how = f"{cost.how}, at the power limit" if cost.capped else cost.how
     return (
-        str(cost.operation),
-        cost.device,
-        f"{cost.energy_j:.4g}",
-        f"{cost.low_j:.4g} to {cost.high_j:.4g}",
+        *named,
+        f"{1e3 * cost.energy_j:.4g}",
+        f"{1e3 * cost.low_j:.4g} to {1e3 * cost.high_j:.4g}",
         f"{cost.power_w:.0f}",
-        f"{cost.time_s:.4g}",
+        f"{1e3 * cost.time_s:.4g}",
         f"{cost.clock_mhz:.0f}" if math.isfinite(cost.clock_mhz) else "-",
         how,
     )

@@ -46,6 +46,7 @@ class OperationRow:
         capped: Whether the power limit or heat held the clock down.
         window_s: Length of a window of calls.
         windows: Windows that count.
+        launched: How calls were launched: "call", or "graph of 40" for a CUDA graph of so many.
         sensor: Power source.
         valid: Whether the energy may be used.
         reason: Why not.
@@ -69,6 +70,7 @@ class OperationRow:
     capped: bool
     window_s: float
     windows: int
+    launched: str
     sensor: str
     valid: bool
     reason: str

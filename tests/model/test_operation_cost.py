@@ -29,8 +29,8 @@ def row(operation, device="NVIDIA H100", noise=0.0, **changes):
         framework="torch", version="2.9", device=device, board="ab", driver="580", op_name=operation.op,
         gemm_dtype=operation.dtype, shape=operation.shape_text, latency_ms=1e3 * time_s(operation),
         power_w=value / time_s(operation), power_limit_w=700.0, energy_j=value, ci_low_j=0.99 * value,
-        ci_high_j=1.01 * value, clock_mhz=1800.0, capped=False, window_s=0.4, windows=3, sensor="samples",
-        valid=True, reason="",
+        ci_high_j=1.01 * value, clock_mhz=1800.0, capped=False, window_s=0.4, windows=3, launched="call",
+        sensor="samples", valid=True, reason="",
     )  # fmt: skip
     return replace(made, **changes)
 
