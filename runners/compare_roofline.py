@@ -36,7 +36,8 @@ from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.threads import WARP
 from ptxbench.experiment.roofline.point import open_folder
-from ptxbench.experiment.roofline.result import elements_of, fitted_machine, work_out
+from ptxbench.experiment.roofline.regression import elements_of
+from ptxbench.experiment.roofline.result import fitted_machine, work_out
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.opcode_energies import RANDOM
 from ptxbench.model.roofline.equations import RooflineMachine

@@ -26,6 +26,7 @@ from ptxbench.experiment.roofline.point import RooflineOptions
 from ptxbench.experiment.roofline.result import write_result
 
 _WIDE = (0.125, 0.5, 2.0, 8.0, 32.0, 128.0, 512.0)
+_FEW = (0.125, 2.0, 32.0)
 _AROUND = (0.125, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0)
 _TENSOR = (1.0, 4.0, 16.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
 _FMM = "fmm"
@@ -51,6 +52,7 @@ RUNS = (
     Wanted("f32-zeros", RooflineOptions(("f32",), patterns=("zeros",), intensities=_WIDE)),
     Wanted("mma-tf32", RooflineOptions(("mma-tf32",), intensities=_TENSOR[:-1])),
     Wanted("mma-f64", RooflineOptions(("mma-f64",), intensities=_TENSOR[:-1])),
+    Wanted("chase", RooflineOptions(("f32",), ("dram", "l2", "l1", "shared"), intensities=_FEW, chase=True)),
     Wanted("mma-f16-shared", RooflineOptions(("mma-f16",), ("shared",), intensities=_TENSOR)),
 )
 

@@ -60,6 +60,7 @@ class _RunOptions:
         kinds: Kind of flop (may be repeated; default: f32 and f64).
         levels: Memory level (may be repeated; default: dram).
         sms: SMs to run on (may be repeated; default: all to a sixteenth, each kernel on two by turns).
+        chase: Measure a pointer chase of each level, too (Eqs. 11 and 12).
         intensities: Intensity in flop/byte (may be repeated; default: 1/8 to 512 in steps of sqrt 2).
         budget_minutes: Measure for so many minutes at most; --resume measures the rest.
     """
@@ -72,6 +73,7 @@ class _RunOptions:
     operands: Operands = ()
     sms: Annotated[tuple[int, ...], Opt(1, 10_000)] = ()
     intensities: Annotated[tuple[float, ...], Opt(*_INTENSITY, flag="--intensity")] = ()
+    chase: bool = False
     window_s: Annotated[float | None, window_of("as the sensor needs")] = None
     seed: Seed = None
     budget_minutes: Annotated[float | None, Opt(0, 1e6, above=True)] = None
@@ -91,7 +93,7 @@ def run(given: _RunOptions) -> None:
 
     options = RooflineOptions(
         given.kinds or ("f32", "f64"), given.levels or ("dram",), given.operands or ("random",), given.sms,
-        given.intensities, given.window_s or 0.0, given.seed or 0,
+        given.intensities, given.window_s or 0.0, given.seed or 0, chase=given.chase,
     )  # fmt: skip
     options.kernels()
     gpu = open_chosen_gpu(given.spec)

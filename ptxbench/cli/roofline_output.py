@@ -50,6 +50,7 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
         "B_tau, B_eps: intensities where time and "
         "energy balance; half at: half of the best efficiency (best Gflop/J)"
     )
+    _print_chased(result)
     for one in result.saved:
         value = f"{one.value.value:.2g} ± {one.value.uncertainty:.2g}"
         click.echo(f"{one.name}: {value} pJ/flop less, where one is all that a kernel computes on")
@@ -81,6 +82,15 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
     if result.unread:
         click.echo(f"left out, their power is not believed: {len(result.unread)} kernels, such as")
         click.echo(f"  {result.unread[0]}")
+
+
+def _print_chased(result: RooflineResult) -> None:
+    """Print a byte of each level by pointer chases, whose data are addresses."""
+    for one in result.chased:
+        click.echo(
+            f"{one.level}, pointer chase (Eqs. 11 and 12): {one.value.value:.4g} ± "
+            f"{one.value.uncertainty:.2g} pJ/byte of addresses, at {one.bytes_per_s / 1e12:.3g} TB/s at most"
+        )
 
 
 def _print_energies(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -> None:

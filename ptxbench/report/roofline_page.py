@@ -98,7 +98,7 @@ def read_roofline(path: Path, name: str = "") -> RooflineReport:
     """
     folder = open_folder(path)
     measured = measured_kernels(folder)
-    loads = [p for p in measured.points if p.kernel.kind and p.kernel.level]
+    loads = [p for p in measured.points if p.kernel.is_regressed]
     fits = tuple(
         _fit(folder, measured, pattern) for pattern in dict.fromkeys(p.kernel.pattern for p in loads)
     )
@@ -109,9 +109,7 @@ def read_roofline(path: Path, name: str = "") -> RooflineReport:
 
 def _fit(folder: RecordingFolder, measured: MeasuredKernels, pattern: str) -> PatternFit:
     points = tuple(
-        p
-        for p in measured.points
-        if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern and not p.fault
+        p for p in measured.points if p.kernel.is_regressed and p.kernel.pattern == pattern and not p.fault
     )
     try:
         return PatternFit(pattern, points, fitted(folder.manifest.gpu, measured, pattern), "")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import count
+from itertools import count, islice
 
 from ptxbench.catalogue.architecture import capability_of
 from ptxbench.codegen.render import render_kernel
@@ -17,7 +17,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
-from ptxbench.experiment.roofline.kinds import LEVELS, FlopKind, MemoryLevel
+from ptxbench.experiment.roofline.kinds import CHASE, LEVELS, FlopKind, MemoryLevel
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError
@@ -35,6 +35,7 @@ _PEAK_STEPS = 512
 # What the kernel that copies loads and stores a lane and trip.
 COPY_BYTES = 256
 _IN_SM_THREADS = 512
+_SHARED_POINTER_BYTES = 4
 # A trip counts, wraps its address and branches; long loops need a few moves more.
 _SPARE_INSTRUCTIONS = 16
 
@@ -61,7 +62,7 @@ class IntensityKernel:
     """One kernel.
 
     Attributes:
-        kind: Kind of its multiply-adds.
+        kind: Kind of its multiply-adds; `CHASE`: it has none, and each load gives the address of the next.
         target: Intensity that is wanted, flop/byte; infinite: all loads stand before the loop.
         level: Memory level that it loads from.
     """
@@ -71,7 +72,7 @@ class IntensityKernel:
     level: MemoryLevel = LEVELS["dram"]
 
     def __post_init__(self) -> None:
-        if self.loads_once:
+        if self.loads_once or self.chases:
             return
         low = max(1 / 8, self.kind.flops / MOST_TRIP_BYTES)
         high = self.kind.flops * _MOST_STEPS / self._sizes[-1]
@@ -82,13 +83,20 @@ class IntensityKernel:
             )
 
     @property
+    def chases(self) -> bool:
+        """Whether it is a pointer chase."""
+        return self.kind is CHASE
+
+    @property
     def loads_once(self) -> bool:
         """Whether all loads stand before the loop."""
         return math.isinf(self.target)
 
     @property
     def name(self) -> str:
-        """Such as "f32-0.125", "f32-0.125-shared" or "f32-peak"."""
+        """Such as "f32-0.125", "f32-0.125-shared", "f32-peak" or "chase-shared"."""
+        if self.chases:
+            return f"{self.kind.name}{self.level.code}"
         wanted = "peak" if self.loads_once else f"{self.target:.4g}"
         return f"{self.kind.name}-{wanted}{self.level.code}"
 
@@ -101,16 +109,20 @@ class IntensityKernel:
     @cached_property
     def trip_bytes(self) -> int:
         """Bytes that a lane loads in one trip, or before the loop."""
-        if self.loads_once:
+        if self.loads_once or self.chases:
             return MOST_TRIP_BYTES
         return next(size for size in self._sizes if self._steps_of(size) <= _MOST_STEPS)
 
     def _steps_of(self, size: int) -> int:
+        if self.chases:
+            return 0
         return _PEAK_STEPS if self.loads_once else max(1, round(self.target * size / self.kind.flops))
 
     @property
     def width(self) -> int:
         """Bytes of one load of a lane."""
+        if self.chases:
+            return _SHARED_POINTER_BYTES if self.in_shared else self.kind.element_bytes
         return min(_WIDEST_LOAD, self.trip_bytes)
 
     @property
@@ -167,7 +179,7 @@ class IntensityKernel:
     def _used(self) -> list[tuple[Step, tuple[int, ...]]]:
         """The multiply-adds of a trip, each with the elements that it takes."""
         made = self._matrix_steps() if self.kind.matrix else self._thread_steps()
-        return [one for one, _ in zip(made, range(self._steps_of(self.trip_bytes)), strict=False)]
+        return list(islice(made, self._steps_of(self.trip_bytes)))
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -210,7 +222,9 @@ class IntensityKernel:
 
     @property
     def leftovers(self) -> tuple[int, ...]:
-        """Elements that no multiply-add takes."""
+        """Elements that no multiply-add takes, and no load."""
+        if self.chases:
+            return ()
         used = {element for _, elements in self._used for element in elements}
         return tuple(n for n in range(self.elements) if n not in used)
 
@@ -234,7 +248,7 @@ class IntensityKernel:
             raise InputError(
                 f"{target} has no {self.kind.opcode}: choose another `kind` than {self.kind.name}"
             )
-        return render_kernel("intensity", find_target(target), kernel=self)
+        return render_kernel("pointers" if self.chases else "intensity", find_target(target), kernel=self)
 
 
 def copy_ptx(target: str) -> str:

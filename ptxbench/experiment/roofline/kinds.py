@@ -114,6 +114,8 @@ KINDS = {
         ),
     )
 }  # fmt: skip
+# No flop: each load gives the address of the next (Choi and Vuduc 2012, section 4.3).
+CHASE = FlopKind("chase", "", "b64", 8, 0, "", (0,) * 4)
 
 
 @dataclass(frozen=True)

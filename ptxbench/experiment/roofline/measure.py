@@ -35,7 +35,7 @@ from ptxbench.experiment.roofline.kernel import (
     build,
     copy_ptx,
 )
-from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
+from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS
 from ptxbench.experiment.roofline.point import (
     PURPOSE,
     SLEEP,
@@ -73,6 +73,8 @@ _MAX_LAUNCHES = 100_000
 _CACHE_LAUNCH_BYTES = 1 << 35
 _LAUNCH_FLOPS = 4e11
 _THREADS = 1024
+# What a lane writes a trip where an array is filled.
+_VECTOR_BYTES = 16
 
 
 def measure(
@@ -242,12 +244,14 @@ class KernelRunner:
         range_bytes = self._range_bytes(kernel, warps)
         array_bytes = warps * range_bytes
         trips = self._trips(kernel, warps, array_bytes)
-        base = self._fill(name, built.cubin, sms, threads, range_bytes, kind.fill(pattern), pattern)
+        vectors = range_bytes // (kernel.width if kernel.chases else _VECTOR_BYTES) // WARP
+        words = () if kernel.chases else kind.fill(pattern)
+        base = self._fill(name, built.cubin, sms, threads, (range_bytes, vectors, *words), pattern)
         launch = replace(
             base,
             kernel=STREAM,
             iterations=trips,
-            scalars=(range_bytes, trips, *kind.factors(pattern)),
+            scalars=(range_bytes, trips, *(() if kernel.chases else kind.factors(pattern))),
             shared_bytes=kernel.shared_bytes,
         )
         self._gpu.time_s(base)
@@ -274,15 +278,14 @@ class KernelRunner:
         cubin: Cubin,
         sms: int,
         threads: int,
-        range_bytes: int,
-        words: tuple[int, ...],
+        scalars: tuple[int, ...],
         pattern: str,
     ) -> Launch:
-        """Return the launch that fills an array of a range for each warp."""
-        vectors = range_bytes // (16 * WARP)
+        """Return the launch that fills an array; its scalars begin with a warp's range, bytes, and trips."""
+        range_bytes, trips = scalars[:2]
         return Launch(
-            name, cubin, FILL, sms, threads, vectors, (), pattern,
-            scalars=(range_bytes, vectors, *words), result_bytes=sms * threads // WARP * range_bytes,
+            name, cubin, FILL, sms, threads, trips, (), pattern,
+            scalars=scalars, result_bytes=sms * threads // WARP * range_bytes,
         )  # fmt: skip
 
     def _launches(self, launch: Launch) -> int:
@@ -296,9 +299,9 @@ class KernelRunner:
         if kernel.level.name == "dram" and not kernel.loads_once:
             return once
         lanes = warps * WARP
-        trips = min(
-            _CACHE_LAUNCH_BYTES / (kernel.trip_bytes * lanes), _LAUNCH_FLOPS / (kernel.flops_per_trip * lanes)
-        )
+        trips = _CACHE_LAUNCH_BYTES / (kernel.trip_bytes * lanes)
+        if kernel.flops_per_trip:
+            trips = min(trips, _LAUNCH_FLOPS / (kernel.flops_per_trip * lanes))
         return max(1, round(trips / once)) * once
 
     def _range_bytes(self, kernel: IntensityKernel, warps: int) -> int:
@@ -373,7 +376,7 @@ def with_sms(options: RooflineOptions, count: int) -> list[tuple[IntensityKernel
     kernels = options.kernels()
     if options.sms:
         return [(kernel, options.sms) for kernel in kernels]
-    parts = [max(1, count // part) for part in _PARTS]
+    parts = parts_of(count)
     places: dict[tuple[str, str], list[IntensityKernel]] = {}
     for kernel in kernels:
         places.setdefault((kernel.kind.name, kernel.level.name), []).append(kernel)
@@ -385,6 +388,11 @@ def with_sms(options: RooflineOptions, count: int) -> list[tuple[IntensityKernel
             turn = _TURNS[0] if is_end else _TURNS[place % len(_TURNS)]
             made.append((kernel, tuple(sorted({parts[one] for one in turn}))))
     return made
+
+
+def parts_of(count: int) -> list[int]:
+    """Return the numbers of SMs that kernels run on unless others are named, of a GPU with so many."""
+    return [max(1, count // part) for part in _PARTS]
 
 
 class _Roofline(KernelRunner):
@@ -415,6 +423,12 @@ class _Roofline(KernelRunner):
                 for kind in options.kinds
             ]
             made.append((f"{COPY}-{options.patterns[0]}", self._copy))
+        if options.chase:
+            made += [
+                self._planned(IntensityKernel(CHASE, 0.0, LEVELS[level]), options.patterns[0], sms)
+                for level in options.levels
+                for sms in options.sms or parts_of(count)
+            ]
         return with_sleep(made, self._sleep, options.seed)
 
     def run(self, kernel: PointKernel, launch: Launch) -> tuple[PointKernel, SequenceRun]:
@@ -439,6 +453,8 @@ class _Roofline(KernelRunner):
 
         if kernel.loads_once:
             return f"{kernel.name}-{pattern}-{sms}", make
+        if kernel.chases:
+            return f"{kernel.kind.name}-{kernel.level.name}-{pattern}-{sms}", make
         return f"{kernel.kind.name}-{kernel.level.name}-{kernel.target:.4g}-{pattern}-{sms}", make
 
     def _copy(self, folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
@@ -452,7 +468,8 @@ class _Roofline(KernelRunner):
         half = range_bytes // 2
         trips = half // (COPY_BYTES // 2 * WARP)
         words = KINDS["f32"].fill(pattern)
-        base = self._fill(name, cubin, info.sm_count, _THREADS, range_bytes, words, pattern)
+        scalars = (range_bytes, range_bytes // (_VECTOR_BYTES * WARP), *words)
+        base = self._fill(name, cubin, info.sm_count, _THREADS, scalars, pattern)
         launch = replace(base, kernel=COPY, iterations=trips, scalars=(range_bytes, trips, half))
         self._gpu.time_s(base)
         launches = self._launches(launch)

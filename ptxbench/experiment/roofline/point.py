@@ -14,7 +14,7 @@ from ptxbench.storage.recording import ROOFLINE, RecordingFolder
 
 PURPOSE = ROOFLINE
 KERNELS = "kernels.jsonl"
-SLEEP = "sleep"
+SLEEP, CHASE = "sleep", "chase"
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class PointKernel:
 
     Attributes:
         name: Such as "f32-dram-0.125-random-132".
-        kind: Kind of its flops; "" for kernels that sleep or copy.
+        kind: Kind of its flops, `CHASE` of a pointer chase; "" for kernels that sleep or copy.
         level: Memory level that it loads from, such as "dram"; "" for kernels that sleep, or load nothing in
             their loop.
         pattern: Operand pattern.
@@ -58,6 +58,16 @@ class PointKernel:
     def is_peak(self) -> bool:
         """Whether it is a kernel that the others are held against: multiply-adds alone, or a copy."""
         return not self.sleeps and not (self.kind and self.level)
+
+    @property
+    def chases(self) -> bool:
+        """Whether it is a pointer chase: its loads give the addresses of the next, and it does no flop."""
+        return self.kind == CHASE
+
+    @property
+    def is_regressed(self) -> bool:
+        """Whether it computes on what it loads, and so is a point of the roofline."""
+        return bool(self.kind and self.level) and not self.chases
 
 
 @dataclass(frozen=True)
@@ -111,6 +121,7 @@ class RooflineOptions:
         window_s: Time for which each kernel runs; 0: as the sensor needs.
         seed: Of the order.
         peaks: Whether kernels of multiply-adds alone, and a copy, are measured beside.
+        chase: Whether a pointer chase of each level is, on each of those numbers of SMs.
     """
 
     kinds: tuple[str, ...] = ("f32", "f64")
@@ -121,6 +132,7 @@ class RooflineOptions:
     window_s: float = 0.0
     seed: int = 0
     peaks: bool = True
+    chase: bool = False
 
     def kernels(self) -> tuple[IntensityKernel, ...]:
         """Return the kernels of every kind and level; with no intensities named, those that a kind can reach.

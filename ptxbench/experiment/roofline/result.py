@@ -8,23 +8,33 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from ptxbench.catalogue.architecture import Architecture, architecture_of
+from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.catalogue.product import dram_bytes_per_s
 from ptxbench.core.distributions import student_quantile
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.energy.settled import SourceCheck
-from ptxbench.experiment.roofline.kernel import MOST_TRIP_BYTES, IntensityKernel, loop_of
+from ptxbench.experiment.roofline.kernel import loop_of
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.limited import LimitedPoint, limited_points
 from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, read_kernels
+from ptxbench.experiment.roofline.regression import (
+    as_chase,
+    fit_twice,
+    highest_bandwidth,
+    loop_terms,
+    on_few,
+    regression_point,
+    static_line,
+)
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import low_clock_note, recorded_kernel
 from ptxbench.model.clocks.law import BestClock, PowerLaw
+from ptxbench.model.roofline.chase import chased_byte
 from ptxbench.model.roofline.equations import RooflineMachine
-from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, choose_fit, fit_roofline
-from ptxbench.model.roofline.kernels import DRAM
+from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint
+from ptxbench.model.roofline.kernels import DRAM, L2
 from ptxbench.model.roofline.power_capping import lower_clock
 from ptxbench.model.roofline.quantity import Quantity, machine_quantities
 from ptxbench.model.roofline.third_power import ThirdPower
@@ -34,12 +44,6 @@ from ptxbench.storage.kernels import KernelEntry
 from ptxbench.storage.recording import Recording, RecordingFolder
 
 RESULT = "roofline.json"
-# Temperatures are whole degrees: over a smaller span they say nothing of a slope.
-_LEAST_SPAN_K = 4.0
-_SLOPE = "slope"
-# A flop on one element again and again costs less than on a trip's full number of them, by this share, give
-# or take as much: between them by the logarithm of how many there are.
-_LESS_ON_ONE = 0.2
 # Kernels within this share of the highest rate are bound by it; so many of them tell how sure it is.
 _NEAR_PEAK, _FEWEST_NEAR = 0.05, 3
 
@@ -116,6 +120,23 @@ class FittedMachine:
 
 
 @dataclass(frozen=True)
+class ChasedByte:
+    """A byte of one level by its pointer chases (Eqs. 11 and 12).
+
+    Attributes:
+        level: Memory level.
+        value: Its energy with its 95% interval, pJ.
+        chases: How many numbers of SMs they ran on.
+        bytes_per_s: The highest bandwidth of them, byte/s.
+    """
+
+    level: str
+    value: Estimate
+    chases: int
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
 class RooflineDocument:
     """What a folder says, as JSON has it.
 
@@ -137,6 +158,7 @@ class RooflineDocument:
         points: All of the pattern's kernels.
         unread: Kernels whose power is not believed, left out of everything, with why.
         scale: What must be said of the scale of all powers, "" for nothing.
+        chased: A byte of each level by pointer chases, where there are any.
     """
 
     gpu: GpuInfo
@@ -156,6 +178,7 @@ class RooflineDocument:
     points: tuple[MeasuredPoint, ...]
     unread: tuple[str, ...] = ()
     scale: str = ""
+    chased: tuple[ChasedByte, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,10 +315,10 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
         f"{p.kernel.name}: {p.fault}" for p in measured if p.fault and not p.kernel.other_processes
     )
     measured = [p for p in measured if not p.kernel.other_processes and not p.fault]
-    points = tuple(p for p in measured if p.kernel.kind and p.kernel.level and p.kernel.pattern == pattern)
+    points = tuple(p for p in measured if p.kernel.is_regressed and p.kernel.pattern == pattern)
     if not points:
         others = f" while no other program was on the GPU ({len(disturbed)} did then)" if disturbed else ""
-        there = sorted({p.kernel.pattern for p in measured if p.kernel.kind and p.kernel.level})
+        there = sorted({p.kernel.pattern for p in measured if p.kernel.is_regressed})
         instead = f"; this run has `operands` {' and '.join(there)}" if there else ""
         others += f"; of {len(unread)} the power is not believed, first {unread[0]}" if unread else ""
         raise InputError(f"no kernel ran with operand pattern {pattern!r}{others}{instead}")
@@ -304,9 +327,9 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
     at_c = float(np.median([p.temperature_c for p in points]))
     architecture = architecture_of(gpu.target)
     static = static_line(asleep, at_c, architecture.static_growth_per_k.value)
-    highest = _highest_bandwidth([*points, *beside])
-    regression = tuple(_regression_point(point, at_c, highest, gpu.sm_count) for point in points)
-    fit, tried = _fit(regression, [*_loop_terms(architecture, pattern), static.rough])
+    highest = highest_bandwidth([*points, *beside])
+    regression = tuple(regression_point(point, at_c, highest, gpu.sm_count) for point in points)
+    fit, tried = fit_twice(regression, [*loop_terms(architecture, pattern), static.rough])
     return RooflineResult(
         gpu=gpu,
         pattern=pattern,
@@ -316,7 +339,7 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
         tried=tuple(_tried(one, points, chosen=one is fit) for one in tried),
         saved=tuple(
             FittedEnergy(name, "pJ/flop", fit.coefficient(name).scaled(1e12))
-            for name in map(_on_few, dict.fromkeys(p.kernel.kind for p in points))
+            for name in map(on_few, dict.fromkeys(p.kernel.kind for p in points))
             if name in fit.rough
         ),
         machines=tuple(
@@ -334,20 +357,23 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
         points=points,
         unread=unread,
         scale=kernels.scale,
+        chased=_chased([p for p in measured if p.kernel.chases], fit, at_c, highest, gpu.sm_count),
     )
 
 
-def _fit(
-    points: Sequence[RooflinePoint], rough: Sequence[RoughTerm]
-) -> tuple[RooflineFit, tuple[RooflineFit, ...]]:
-    """Fit points twice: what few elements save is known as a share of a flop's energy."""
-    first = fit_roofline(points, rough)
-    saved = [
-        RoughTerm(_on_few(kind), *[_LESS_ON_ONE * max(0.0, first.coefficient(kind).value)] * 2)
-        for kind in dict.fromkeys(point.kind for point in points)
-        if any(dict(p.extras)[_on_few(kind)] < 0 for p in points if p.kind == kind and p.at_full_clock)
-    ]
-    return choose_fit(points, [*rough, *(term for term in saved if term.error > 0)])
+def _chased(
+    points: Sequence[MeasuredPoint], fit: RooflineFit, at_c: float, highest: float, sm_count: int
+) -> tuple[ChasedByte, ...]:
+    """Return a byte of each level that pointer chases went through at the full clock, L2 before L1."""
+    found: dict[str, ChasedByte] = {}
+    for level in LEVELS:
+        own = [p for p in points if p.kernel.level == level and not p.slowed]
+        if own:
+            l2 = found.get(L2)
+            chases = [as_chase(p, fit, at_c, highest, sm_count) for p in own]
+            value = chased_byte(fit, chases, l2.value.scaled(1e-12) if l2 else None).scaled(1e12)
+            found[level] = ChasedByte(level, value, len(own), max(p.bytes_per_s for p in own))
+    return tuple(found.values())
 
 
 def _tried(fit: RooflineFit, points: Sequence[MeasuredPoint], *, chosen: bool) -> TriedPower:
@@ -362,105 +388,6 @@ def _tried(fit: RooflineFit, points: Sequence[MeasuredPoint], *, chosen: bool) -
         unseen_pct=100 * fit.unseen,
         aic=fit.aic,
         by_sms=tuple((sms, float(np.mean(found))) for sms, found in sorted(by_sms.items())),
-    )
-
-
-def _highest_bandwidth(points: Sequence[MeasuredPoint]) -> float:
-    """Return the highest bandwidth from DRAM, byte/s; NaN where nothing was read from it."""
-    return max((p.bytes_per_s for p in points if p.kernel.level == DRAM), default=math.nan)
-
-
-def _loop_terms(architecture: Architecture, pattern: str) -> list[RoughTerm]:
-    """Return what is known beforehand of a thread's instruction that counts, and of one that mixes, J."""
-    figures = {"counting": architecture.counting_pj, "mixing": architecture.mixing_pj[pattern]}
-    return [RoughTerm(name, one.value / 1e12, one.error / 1e12) for name, one in figures.items()]
-
-
-def _on_few(kind: str) -> str:
-    """Return the name of the term that says what few elements save a flop."""
-    return f"{kind} on few elements"
-
-
-def elements_of(kernel: PointKernel) -> int:
-    """Return how many different elements a kernel computes on in a trip."""
-    kind, level = KINDS[kernel.kind], LEVELS[kernel.level]
-    return IntensityKernel(kind, kernel.flops / kernel.bytes_moved, level).elements
-
-
-def _fewness(kernel: PointKernel) -> float:
-    """Return 0 for a kernel that loads its full number of elements in a trip, 1 for one that loads one."""
-    most = MOST_TRIP_BYTES / KINDS[kernel.kind].element_bytes
-    return 1 - math.log(elements_of(kernel)) / math.log(most)
-
-
-@dataclass(frozen=True)
-class StaticLine:
-    """Static power over the temperature.
-
-    Attributes:
-        power_w: At the temperature wanted, W; NaN without kernels that sleep.
-        slope_w_per_k: Its slope, W/K.
-        slope_error_w_per_k: Standard error of the slope.
-        assumed: Whether the slope is a share of the power, as temperatures span too little to tell it.
-    """
-
-    power_w: float
-    slope_w_per_k: float
-    slope_error_w_per_k: float
-    assumed: bool
-
-    @property
-    def rough(self) -> RoughTerm:
-        """The slope as the regression takes it."""
-        return RoughTerm(_SLOPE, self.slope_w_per_k, self.slope_error_w_per_k)
-
-
-def static_line(asleep: Sequence[MeasuredPoint], at_c: float, assumed_per_k: float) -> StaticLine:
-    """Return the static power at a temperature and its slope, from kernels that sleep.
-
-    Args:
-        asleep: Those kernels.
-        at_c: The temperature.
-        assumed_per_k: By how much of itself static power is taken to grow a degree, give or take as much,
-            where their temperatures span too little to tell.
-    """
-    if not asleep:
-        return StaticLine(math.nan, 0.0, 1.0, assumed=True)
-    offset_k = np.array([p.temperature_c for p in asleep]) - at_c
-    power_w = np.array([p.power_w for p in asleep])
-    if np.ptp(offset_k) < _LEAST_SPAN_K or len(asleep) < 4:
-        slope = assumed_per_k * float(power_w.mean())
-        return StaticLine(float((power_w - slope * offset_k).mean()), slope, slope, assumed=True)
-    (slope, at_w), covariance = np.polyfit(offset_k, power_w, 1, cov=True)
-    return StaticLine(float(at_w), float(slope), math.sqrt(float(covariance[0, 0])), assumed=False)
-
-
-def _regression_point(point: MeasuredPoint, at_c: float, highest: float, sm_count: int) -> RooflinePoint:
-    """Return a point as the regression takes it; static power is that of one temperature for all.
-
-    Args:
-        point: The point.
-        at_c: That temperature.
-        highest: Highest bandwidth from DRAM, byte/s.
-        sm_count: SMs of the GPU.
-    """
-    kernel = point.kernel
-    return RooflinePoint(
-        kernel.name,
-        kernel.kind,
-        kernel.flops,
-        ((kernel.level, kernel.bytes_moved),),
-        point.time_s,
-        point.power_w * point.time_s,
-        at_full_clock=not point.slowed,
-        extras=(
-            ("counting", kernel.counting_instructions),
-            ("mixing", kernel.mixing_instructions),
-            (_SLOPE, (point.temperature_c - at_c) * point.time_s),
-            (_on_few(kernel.kind), -kernel.flops * _fewness(kernel)),
-        ),
-        bandwidth_share=point.bytes_per_s / highest if kernel.level == DRAM else 0.0,
-        sms_share=kernel.sms / sm_count,
     )
 
 
@@ -516,7 +443,7 @@ def _machine(
         level: Memory level.
         gpu: The GPU that they ran on.
     """
-    points = [p for p in measured if p.kernel.kind and p.kernel.level]
+    points = [p for p in measured if p.kernel.is_regressed]
     peaks = _peaks(measured, kind, level)
     machine, draws = _machines(fit, peaks, kind, level, gpu)
     alone = [p.flops_per_s for p in measured if p.kernel.is_peak and p.kernel.kind == kind]

@@ -162,7 +162,7 @@ class RooflineFit:
         Raises:
             InputError: The fit has none of this name.
         """
-        return self._estimate({name: 1.0})
+        return self.sum_of({name: 1.0})
 
     def energy(
         self,
@@ -189,10 +189,14 @@ class RooflineFit:
         amounts = {kind: flops, level: bytes_moved, "constant": time_s}
         if self.third is not None:
             amounts[self.third] = time_s * self.third.share(bandwidth_share if level == _DRAM else 0.0)
-        return self._estimate(amounts)
+        return self.sum_of(amounts)
 
-    def _estimate(self, amounts: Mapping[str, float]) -> Estimate:
-        """Return the sum of so much of each coefficient, with its 95% interval."""
+    def sum_of(self, amounts: Mapping[str, float]) -> Estimate:
+        """Return the sum of so much of each coefficient, J or W, with its 95% interval.
+
+        Raises:
+            InputError: The fit has none of a name.
+        """
         places = [self._place(name) for name in amounts]
         many = np.array(list(amounts.values()))
         variances = [float(many @ part[np.ix_(places, places)] @ many) for part, _ in self.errors]

@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from fakes.modules import kernels_of_each
 
@@ -13,8 +14,9 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
 from ptxbench.devices.simulated.truth import opcode_energy_pj
+from ptxbench.emulator.sass import launch as emulator
 from ptxbench.experiment.roofline.kernel import STREAM, IntensityKernel, build, loop_fault
-from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
+from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS
 from ptxbench.experiment.roofline.measure import measure, with_sms
 from ptxbench.experiment.roofline.point import RooflineOptions, open_folder
 from ptxbench.experiment.roofline.result import (
@@ -27,6 +29,7 @@ from ptxbench.experiment.roofline.result import (
 from ptxbench.model.atlas import open_atlas
 from ptxbench.report.cost import find_costs
 from ptxbench.sass.executed import looped_kernel
+from ptxbench.sass.listing import disassemble, parse_listing
 
 PROFILE = find_profile("h200-memory")
 INTENSITIES = (0.125, 0.5, 1, 2, 4, 32, 64, 128, 512)
@@ -112,7 +115,7 @@ def test_a_slow_sensor_gives_the_same_apart_from_its_own_scale(tmp_path):
 
 
 def test_a_byte_has_its_own_energy_at_each_memory_level(tmp_path):
-    all_levels = replace(FEW, levels=tuple(LEVELS), intensities=(0.125, 4, 128), sms=(16, 66))
+    all_levels = replace(FEW, levels=tuple(LEVELS), intensities=(0.125, 4, 128), sms=(16, 66), chase=True)
     result = work_out(measure(SimulatedGpu(PROFILE), all_levels, tmp_path / "run"))
     memory = PROFILE.memory
     hidden = {
@@ -124,6 +127,14 @@ def test_a_byte_has_its_own_energy_at_each_memory_level(tmp_path):
     for name, value in hidden.items():
         found = energies(result)[name]
         assert abs(found.value - value) < 2 * found.uncertainty < 1.6, name
+    chased = {one.level: one.value for one in result.chased}
+    assert set(chased) == set(LEVELS)
+    # Where a pointer has 4 bytes, another instruction is charged than where 16 are loaded.
+    hidden["shared"] = opcode_energy_pj("LDS", "random", PROFILE) / 4
+    for name, value in hidden.items():
+        assert abs(chased[name].value - value) < 2 * chased[name].uncertainty < 1, name
+    assert {p.kernel.level for p in measured_kernels(open_folder(tmp_path / "run")).points if p.kernel.chases}
+    assert not any(p.kernel.chases for p in result.points)
 
 
 @pytest.mark.parametrize("name", ["rtx3090-memory", "rtx5090"])
@@ -290,6 +301,37 @@ def test_the_machine_code_does_what_its_intensity_says(target):
         # Blackwell makes two instructions of this product, so that the loop is refused there.
         split = (target, kernel.kind.name) == ("sm_100a", "mma-f64")
         assert ("DMMA, not" in fault) if split else fault == "", kernel.name
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_90a", "sm_120a"])
+def test_a_chase_is_loads_alone(target):
+    kernels = [IntensityKernel(CHASE, 0.0, LEVELS[level]) for level in ("dram", "l1", "shared")]
+    built = kernels_of_each([kernel.ptx(target) for kernel in kernels], OptLevel.O3, target)
+    for kernel, found in zip(kernels, built, strict=True):
+        counts = looped_kernel(found[STREAM]).loop.counts
+        assert loop_fault(kernel, counts) == "", kernel.name
+        assert counts.total() < kernel.loads + 8
+        # Half as wide, it would load 4 of the 8 bytes that are counted.
+        assert "not 16" in loop_fault(replace(kernel, level=LEVELS["l2"]), Counter({"LDG.E.STRONG.GPU": 16}))
+
+
+@pytest.mark.parametrize("level", ["l2", "shared"])
+def test_a_chase_goes_through_all_of_a_warps_range(level):
+    kernel = IntensityKernel(CHASE, 0.0, LEVELS[level])
+    cubin = SimulatedGpu(PROFILE).assemble(kernel.ptx("sm_90a"), OptLevel.O3)
+    fill = parse_listing(disassemble(cubin.image))["fill"]
+    size, lanes = kernel.range_bytes, 32
+    steps = size // (kernel.width * lanes)
+    arguments = [np.zeros(2 * size, np.uint8), np.uint32(size), np.uint32(steps)]
+    launch = emulator.Launch(cubin.image, fill, (1, 1, 1), (64, 1, 1), arguments)
+    array = emulator.emulate(launch, blocks=1, look=False).arrays[0].view(f"u{kernel.width}")
+    for warp in array.reshape(2, steps, lanes):
+        to = (warp - warp.min()).astype(int) // kernel.width
+        for lane in range(lanes):
+            seen = {at := lane}
+            while (at := to[at // lanes, at % lanes]) not in seen:
+                seen.add(at)
+            assert seen == set(range(lane, steps * lanes, lanes))
 
 
 def test_a_target_without_a_kind_of_flop_is_said():

@@ -1,0 +1,159 @@
+"""From measured kernels to the points and the rough terms of the regression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.catalogue.architecture import Architecture
+from ptxbench.core.threads import WARP
+from ptxbench.experiment.roofline.kernel import MOST_TRIP_BYTES, IntensityKernel
+from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS
+from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel
+from ptxbench.model.roofline.chase import Chase
+from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, choose_fit, fit_roofline
+from ptxbench.model.roofline.kernels import DRAM
+
+# Temperatures are whole degrees: over a smaller span they say nothing of a slope.
+_LEAST_SPAN_K = 4.0
+SLOPE = "slope"
+# A flop on one element again and again costs less than on a trip's full number of them, by this share, give
+# or take as much: between them by the logarithm of how many there are.
+_LESS_ON_ONE = 0.2
+
+
+def fit_twice(
+    points: Sequence[RooflinePoint], rough: Sequence[RoughTerm]
+) -> tuple[RooflineFit, tuple[RooflineFit, ...]]:
+    """Fit points twice: what few elements save is known as a share of a flop's energy."""
+    first = fit_roofline(points, rough)
+    saved = [
+        RoughTerm(on_few(kind), *[_LESS_ON_ONE * max(0.0, first.coefficient(kind).value)] * 2)
+        for kind in dict.fromkeys(point.kind for point in points)
+        if any(dict(p.extras)[on_few(kind)] < 0 for p in points if p.kind == kind and p.at_full_clock)
+    ]
+    return choose_fit(points, [*rough, *(term for term in saved if term.error > 0)])
+
+
+def highest_bandwidth(points: Sequence[MeasuredPoint]) -> float:
+    """Return the highest bandwidth from DRAM, byte/s; NaN where nothing was read from it."""
+    return max((p.bytes_per_s for p in points if p.kernel.level == DRAM), default=math.nan)
+
+
+def loop_terms(architecture: Architecture, pattern: str) -> list[RoughTerm]:
+    """Return what is known beforehand of a thread's instruction that counts, and of one that mixes, J."""
+    figures = {"counting": architecture.counting_pj, "mixing": architecture.mixing_pj[pattern]}
+    return [RoughTerm(name, one.value / 1e12, one.error / 1e12) for name, one in figures.items()]
+
+
+def on_few(kind: str) -> str:
+    """Return the name of the term that says what few elements save a flop."""
+    return f"{kind} on few elements"
+
+
+def elements_of(kernel: PointKernel) -> int:
+    """Return how many different elements a kernel computes on in a trip."""
+    kind, level = KINDS[kernel.kind], LEVELS[kernel.level]
+    return IntensityKernel(kind, kernel.flops / kernel.bytes_moved, level).elements
+
+
+def _fewness(kernel: PointKernel) -> float:
+    """Return 0 for a kernel that loads its full number of elements in a trip, 1 for one that loads one."""
+    most = MOST_TRIP_BYTES / KINDS[kernel.kind].element_bytes
+    return 1 - math.log(elements_of(kernel)) / math.log(most)
+
+
+@dataclass(frozen=True)
+class StaticLine:
+    """Static power over the temperature.
+
+    Attributes:
+        power_w: At the temperature wanted, W; NaN without kernels that sleep.
+        slope_w_per_k: Its slope, W/K.
+        slope_error_w_per_k: Standard error of the slope.
+        assumed: Whether the slope is a share of the power, as temperatures span too little to tell it.
+    """
+
+    power_w: float
+    slope_w_per_k: float
+    slope_error_w_per_k: float
+    assumed: bool
+
+    @property
+    def rough(self) -> RoughTerm:
+        """The slope as the regression takes it."""
+        return RoughTerm(SLOPE, self.slope_w_per_k, self.slope_error_w_per_k)
+
+
+def static_line(asleep: Sequence[MeasuredPoint], at_c: float, assumed_per_k: float) -> StaticLine:
+    """Return the static power at a temperature and its slope, from kernels that sleep.
+
+    Args:
+        asleep: Those kernels.
+        at_c: The temperature.
+        assumed_per_k: By how much of itself static power is taken to grow a degree, give or take as much,
+            where their temperatures span too little to tell.
+    """
+    if not asleep:
+        return StaticLine(math.nan, 0.0, 1.0, assumed=True)
+    offset_k = np.array([p.temperature_c for p in asleep]) - at_c
+    power_w = np.array([p.power_w for p in asleep])
+    if np.ptp(offset_k) < _LEAST_SPAN_K or len(asleep) < 4:
+        slope = assumed_per_k * float(power_w.mean())
+        return StaticLine(float((power_w - slope * offset_k).mean()), slope, slope, assumed=True)
+    (slope, at_w), covariance = np.polyfit(offset_k, power_w, 1, cov=True)
+    return StaticLine(float(at_w), float(slope), math.sqrt(float(covariance[0, 0])), assumed=False)
+
+
+def regression_point(point: MeasuredPoint, at_c: float, highest: float, sm_count: int) -> RooflinePoint:
+    """Return a point as the regression takes it; static power is that of one temperature for all.
+
+    Args:
+        point: The point.
+        at_c: That temperature.
+        highest: Highest bandwidth from DRAM, byte/s.
+        sm_count: SMs of the GPU.
+    """
+    kernel = point.kernel
+    return RooflinePoint(
+        kernel.name,
+        kernel.kind,
+        kernel.flops,
+        ((kernel.level, kernel.bytes_moved),),
+        point.time_s,
+        point.power_w * point.time_s,
+        at_full_clock=not point.slowed,
+        extras=(
+            ("counting", kernel.counting_instructions),
+            ("mixing", kernel.mixing_instructions),
+            (SLOPE, (point.temperature_c - at_c) * point.time_s),
+            (on_few(kernel.kind), -kernel.flops * _fewness(kernel)),
+        ),
+        bandwidth_share=point.bytes_per_s / highest if kernel.level == DRAM else 0.0,
+        sms_share=kernel.sms / sm_count,
+    )
+
+
+def as_chase(point: MeasuredPoint, fit: RooflineFit, at_c: float, highest: float, sm_count: int) -> Chase:
+    """Return a pointer chase with what it has of the terms of a fit; arguments as of `regression_point`."""
+    kernel = point.kernel
+    others = {
+        "constant": point.time_s,
+        "counting": kernel.counting_instructions,
+        SLOPE: (point.temperature_c - at_c) * point.time_s,
+    }
+    if fit.third is not None:
+        used = point.bytes_per_s / highest if kernel.level == DRAM else 0.0
+        others[fit.third] = point.time_s * fit.third.share(used, kernel.sms / sm_count)
+    intensity = IntensityKernel(CHASE, 0.0, LEVELS[kernel.level])
+    array_bytes = kernel.sms * intensity.threads // WARP * intensity.range_bytes
+    return Chase(
+        kernel.bytes_moved,
+        point.power_w * point.time_s,
+        point.power_error_w * point.time_s,
+        others,
+        float(array_bytes) if intensity.level.in_sm else 0.0,
+    )
