@@ -18,6 +18,7 @@ _DTYPE_NAMES = {
 }
 _SHAPE = re.compile(r"\d{1,12}(x\d{1,12})*")
 _MOST = 2**40
+_OF_PTX = {"add", "mul", "sum", "copy"}
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,11 @@ class Operation:
         return "x".join(map(str, self.shape))
 
     @property
+    def order(self) -> tuple[int, str, float, tuple[int, ...]]:
+        """By what tables are sorted: those of one kind and type together, small ones first."""
+        return list(KINDS).index(self.op), self.dtype, self.flops, self.shape
+
+    @property
     def flops(self) -> float:
         """Its floating point operations."""
         return float(KINDS[self.op].flops(*self.shape))
@@ -124,6 +130,14 @@ def parse_operation(text: str) -> Operation | None:
     if dtypes[0] not in kind.dtypes:
         raise InputError(f"{op} has no {dtypes[0]}; it has {', '.join(kind.dtypes)}")
     return Operation(op, dtypes[0], shape)
+
+
+def named_kinds(text: str) -> tuple[str, ...]:
+    """Return the kinds that one word names; none where it may be an instruction, such as add."""
+    word = text.lower()
+    if word == "operations":
+        return tuple(KINDS)
+    return (word,) if word in KINDS and word not in _OF_PTX else ()
 
 
 # Hidden size, size within the feed-forward part, heads, heads of keys, size of a head and vocabulary, from

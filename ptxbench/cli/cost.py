@@ -53,13 +53,14 @@ def command(options: _Options) -> None:
     """Print what an instruction costs: energy with its 95% interval, SASS, and where it was measured.
 
     'gemm 4096x4096x4096 bf16' names an operation of a library: it is looked up in tables of operations, and
-    between their rows worked out with an interval (docs/howto/operations.md).
+    between their rows worked out with an interval (docs/howto/operations.md). gemm, softmax or another kind
+    alone prints all rows of it, and operations those of all; with --format html as a page.
 
     Without --table it looks into every table that comes with ptxbench. For all but whole names the text
     leaves out rows that no board has reached (--all-rows prints them); csv and json have every row. The other
     formats are those of `ptxbench report`. --list names what can be measured (default: all).
     """
-    from ptxbench.catalogue.operations import parse_operation
+    from ptxbench.catalogue.operations import named_kinds, parse_operation
     from ptxbench.catalogue.search import find, search
     from ptxbench.catalogue.select import matching_instructions, narrowed
     from ptxbench.core.target import find_target
@@ -67,9 +68,9 @@ def command(options: _Options) -> None:
     if options.as_json and options.form not in (None, "json"):
         raise click.UsageError(f"--json and --format {options.form} exclude each other.")
     form = "json" if options.as_json else options.form or "text"
-    operations = tuple(map(parse_operation, options.patterns))
+    operations = [named_kinds(text) or parse_operation(text) for text in options.patterns]
     if any(operations):
-        _print_operations([one for one in operations if one is not None], options, form)
+        _print_operations(operations, options, form)
         return
     patterns = tuple(dict.fromkeys(options.patterns))
     conditions = (options.category, options.ptx_type, options.opcode)
@@ -91,26 +92,36 @@ def command(options: _Options) -> None:
     _print_costs(found, selection, options, form)
 
 
-def _print_operations(operations: Sequence[Operation], options: _Options, form: str) -> None:
+def _print_operations(
+    named: Sequence[tuple[str, ...] | Operation | None], options: _Options, form: str
+) -> None:
+    from ptxbench.catalogue.operations import Operation
     from ptxbench.core.errors import InputError
-    from ptxbench.model.operation_cost import operation_costs
+    from ptxbench.model.operation_cost import measured_costs, operation_costs
     from ptxbench.report.operation_costs import COLUMNS, NUMBERS, cells, document
-    from ptxbench.storage.operations_file import OPERATIONS_FILE, read_operations
-    from ptxbench.storage.shipped import TABLES
+    from ptxbench.report.operations_page import render_operations
+    from ptxbench.storage.operations_file import SHIPPED_FILE, read_operations
+    from ptxbench.storage.shipped import SHIPPED, find_table, table_name
 
-    if form not in ("text", "json"):
-        raise click.UsageError(f"operations are printed as text or --json, not --format {form}.")
-    if len(operations) < len(options.patterns):
+    if form not in ("text", "json", "html"):
+        raise click.UsageError(f"operations are printed as text, html or --json, not --format {form}.")
+    if not all(named):
         raise click.UsageError("name operations or instructions, not both at once.")
-    shipped = sorted(place.parent for place in TABLES.glob(f"*/{OPERATIONS_FILE}"))
-    tables = options.tables or tuple(shipped)
+    shipped = (Path(name) for name, folder in SHIPPED.items() if (folder / SHIPPED_FILE).exists())
+    tables = dict.fromkeys(map(table_name, options.tables or shipped))
     if not tables:
         raise InputError(
             "no table of operations comes with this version: measure one by runners/measure_operations.py,"
             " and give its folder as `tables`"
         )
-    rows = [row for table in tables for row in read_operations(table)]
-    found = [one for operation in operations for one in operation_costs(rows, operation)]
+    rows = [row for table in tables for row in read_operations(find_table(table))]
+    kinds = {kind for one in named if isinstance(one, tuple) for kind in one}
+    if form == "html":
+        click.echo(render_operations([row for row in rows if row.op_name in kinds or row.operation in named]))
+        return
+    whole = (row for row in rows if row.op_name in kinds)
+    found = sorted(measured_costs(whole), key=lambda one: one.operation.order)
+    found += [cost for one in named if isinstance(one, Operation) for cost in operation_costs(rows, one)]
     if form == "json":
         print_json(document(found))
     else:

@@ -1,5 +1,6 @@
-"""What an operation costs by a table of operations: its row, or what its neighbours tell.
+"""What an operation costs by a table of operations: its rows, or what its neighbours tell.
 
+Rows of several boards of a GPU are one: their mean, and an interval that holds those of all.
 Between rows of one kind and type the logarithm of the energy is taken to be linear in the logarithms of its
 flops and bytes, near the operation: weighted least squares on the nearest rows, by the distance of the shapes
 in powers of two. The interval is that of a prediction (t distribution), with the scatter of the rows about
@@ -9,8 +10,9 @@ the fit, each left out in turn, and never narrower than a row's own. Beyond the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -42,6 +44,7 @@ class OperationCost:
         time_s: Time of a call, s.
         clock_mhz: Mean SM clock; NaN where it is worked out from others.
         how: "measured", or which rows it is worked out from, or why there is no number.
+        boards: Boards that were measured; 0 where it is worked out, or not known.
         capped: Whether the power limit held the clock down, in one of these rows.
     """
 
@@ -53,6 +56,7 @@ class OperationCost:
     time_s: float
     clock_mhz: float
     how: str
+    boards: int = 0
     capped: bool = False
 
     @property
@@ -68,52 +72,62 @@ def operation_costs(rows: Sequence[OperationRow], operation: Operation) -> tuple
         rows: A table of operations, of one or several kinds of GPU.
         operation: The operation.
     """
-    devices = dict.fromkeys(row.device for row in rows)
-    return tuple(_cost([row for row in rows if row.device == name], operation, name) for name in devices)
-
-
-def _cost(rows: Sequence[OperationRow], operation: Operation, device: str) -> OperationCost:
     alike = [row for row in rows if (row.op_name, row.gemm_dtype) == (operation.op, operation.dtype)]
-    exact = [row for row in alike if row.operation == operation]
+    known = measured_costs(alike)
+    devices = dict.fromkeys(row.device for row in rows)
+    return tuple(_cost([one for one in known if one.device == name], operation, name) for name in devices)
+
+
+def measured_costs(rows: Iterable[OperationRow]) -> tuple[OperationCost, ...]:
+    """Return what each operation of a table costs on each kind of GPU, by all boards of it."""
+    groups: dict[tuple[str, str, str, str], list[OperationRow]] = {}
+    for row in rows:
+        groups.setdefault((row.op_name, row.gemm_dtype, row.shape, row.device), []).append(row)
+    return tuple(map(_measured, groups.values()))
+
+
+def _cost(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
+    exact = [one for one in known if one.operation == operation]
     if exact:
-        return _measured(exact, operation, device)
-    usable = [row for row in alike if row.valid and row.energy_j > 0 and row.latency_ms > 0]
-    shapes = np.log2([row.operation.shape for row in usable]).reshape(len(usable), len(operation.shape))
-    at = np.log2(operation.shape)
+        return exact[0]
+    usable = [one for one in known if one.boards]
     if len(usable) < _LEAST_ROWS:
         return _unknown(operation, device, f"{len(usable)} rows of {operation.op} {operation.dtype}")
+    shapes = np.log2([one.operation.shape for one in usable])
+    at = np.log2(operation.shape)
     if (at < shapes.min(axis=0) - _BEYOND).any() or (at > shapes.max(axis=0) + _BEYOND).any():
         return _unknown(operation, device, "its shape lies beyond those that were measured")
     return _interpolated(usable, np.linalg.norm(shapes - at, axis=1), operation, device)
 
 
-def _measured(rows: Sequence[OperationRow], operation: Operation, device: str) -> OperationCost:
-    """Return the row with the narrowest interval; without a valid one there is no number."""
-    valid = [row for row in rows if row.valid]
+def _measured(rows: Sequence[OperationRow]) -> OperationCost:
+    """Return what the boards of a GPU tell together; without a valid row there is no number."""
+    valid = [row for row in rows if row.valid and row.energy_j > 0 and row.latency_ms > 0]
+    operation, device = rows[0].operation, rows[0].device
     if not valid:
         return _unknown(operation, device, rows[0].reason or "its row is not valid")
-    row = min(valid, key=lambda one: (one.ci_high_j - one.ci_low_j) / one.energy_j)
     return OperationCost(
         operation,
         device,
-        row.energy_j,
-        row.ci_low_j,
-        row.ci_high_j,
-        row.latency_ms / 1e3,
-        row.clock_mhz,
+        fmean(row.energy_j for row in valid),
+        min(row.ci_low_j for row in valid),
+        max(row.ci_high_j for row in valid),
+        fmean(row.latency_ms for row in valid) / 1e3,
+        fmean(row.clock_mhz for row in valid),
         "measured",
-        row.capped,
+        len({row.board for row in valid}),
+        any(row.capped for row in valid),
     )
 
 
 def _interpolated(
-    rows: Sequence[OperationRow], distance: Float64s, operation: Operation, device: str
+    known: Sequence[OperationCost], distance: Float64s, operation: Operation, device: str
 ) -> OperationCost:
     nearest = np.argsort(distance, kind="stable")[:_NEIGHBOURS]
-    chosen = [rows[i] for i in nearest]
+    chosen = [known[i] for i in nearest]
     weight = 1 / (1 + (distance[nearest] / _NEAR) ** 2)
-    design = np.array([_terms(row.operation) for row in chosen])
-    energy = np.log([row.energy_j for row in chosen])
+    design = np.array([_terms(one.operation) for one in chosen])
+    energy = np.log([one.energy_j for one in chosen])
     at = np.array(_terms(operation))
     value, spread = _predict(design, energy, weight, at)
     left_out = [
@@ -123,21 +137,21 @@ def _interpolated(
     ]
     # Of rows that are left out each lies about as far from the rest as the operation from all.
     scatter = math.sqrt(float(np.average(np.square(left_out), weights=weight)))
-    own = max(math.log(row.ci_high_j / row.energy_j) for row in chosen)
+    own = max(math.log(one.high_j / one.energy_j) for one in chosen)
     half = max(student_quantile(len(chosen) - 1) * max(scatter, spread), own)
-    time = math.exp(_predict(design, np.log([row.latency_ms for row in chosen]), weight, at)[0]) / 1e3
+    time_s = math.exp(_predict(design, np.log([one.time_s for one in chosen]), weight, at)[0])
     energy_j = math.exp(value)
-    near = ", ".join(row.shape for row in chosen[:2])
+    near = ", ".join(one.operation.shape_text for one in chosen[:2])
     return OperationCost(
         operation,
         device,
         energy_j,
         energy_j * math.exp(-half),
         energy_j * math.exp(half),
-        time,
+        time_s,
         math.nan,
         f"between {len(chosen)} measured rows, nearest {near}",
-        any(row.capped for row in chosen),
+        capped=any(one.capped for one in chosen),
     )
 
 

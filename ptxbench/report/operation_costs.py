@@ -8,6 +8,7 @@ from typing import Any
 
 from ptxbench.core.estimate import finite
 from ptxbench.model.operation_cost import OperationCost
+from ptxbench.report.operations_page import short_device
 
 COLUMNS = ("operation", "GPU", "mJ", "95%", "W", "ms", "MHz", "from")
 NUMBERS = ("mJ", "95%", "W", "ms", "MHz")
@@ -15,10 +16,11 @@ NUMBERS = ("mJ", "95%", "W", "ms", "MHz")
 
 def cells(cost: OperationCost) -> tuple[str, ...]:
     """Return the cells of an operation on one kind of GPU."""
-    named = (str(cost.operation), cost.device.removeprefix("NVIDIA "))
+    named = (str(cost.operation), short_device(cost.device))
     if not math.isfinite(cost.energy_j):
         return (*named, "-", "-", "-", "-", "-", cost.how)
-    how = f"{cost.how}, at the power limit" if cost.capped else cost.how
+    how = f"{cost.boards} board{'s' if cost.boards > 1 else ''}" if cost.boards else cost.how
+    how += ", at the power limit" if cost.capped else ""
     return (
         *named,
         f"{1e3 * cost.energy_j:.4g}",
@@ -42,6 +44,7 @@ def document(costs: Sequence[OperationCost]) -> dict[str, Any]:
                 "power_w": finite(one.power_w),
                 "time_s": finite(one.time_s),
                 "clock_mhz": finite(one.clock_mhz),
+                "boards": one.boards,
                 "capped": one.capped,
                 "from": one.how,
             }

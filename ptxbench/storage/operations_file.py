@@ -1,4 +1,4 @@
-"""A table of operations: what each took, in Parquet.
+"""A table of operations: what each took, in Parquet, or in CSV where it comes with ptxbench.
 
 Its first columns are those of ai-dynamo/aiconfigurator's tables (framework, version, device, op_name,
 kernel_source, gemm_dtype, m, n, k, latency in ms, power in W, power_limit in W), so that what reads these
@@ -7,18 +7,22 @@ reads this. The others say what those do not.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ptxbench.catalogue.operations import KINDS, Operation
 from ptxbench.core.errors import InputError
-from ptxbench.storage.atomic import write_parquet
-from ptxbench.storage.file_errors import reading_parquet, require_regular
+from ptxbench.core.printable import render_csv, text_of_cell
+from ptxbench.storage.atomic import write_parquet, write_text
+from ptxbench.storage.file_errors import read_bytes, reading_parquet, require_regular
 
-OPERATIONS_FILE = "operations.parquet"
+OPERATIONS_FILE, SHIPPED_FILE = "operations.parquet", "operations.csv"
+_DIGITS = 6
 _CURE = "name a table of operations, or the folder that holds it"
 _MS = 1e3
 
@@ -86,23 +90,33 @@ _THEIRS = {"latency_ms": "latency", "power_w": "power", "power_limit_w": "power_
 
 
 def write_operations(path: Path, rows: Iterable[OperationRow]) -> None:
-    """Write a table, atomically.
+    """Write a table, atomically: as CSV where its name ends so, else in Parquet.
 
     Raises:
         InputError: It cannot be written.
     """
-    import pyarrow as pa
-
     table = list(rows)
     columns: dict[str, list[Any]] = {
         _THEIRS.get(field.name, field.name): [getattr(row, field.name) for row in table]
         for field in fields(OperationRow)
     }
+    if path.suffix == ".csv":
+        rounded = ([_rounded(cell) for cell in column] for column in columns.values())
+        write_text(path, render_csv([tuple(columns), *zip(*rounded, strict=True)]))
+        return
+    import pyarrow as pa
+
     columns["kernel_source"] = [row.framework for row in table]
     for number, name in enumerate(("m", "n", "k")):
         sizes = [row.operation.shape if row.op_name == "gemm" else None for row in table]
         columns[name] = [None if size is None else size[number] for size in sizes]
     write_parquet(path, pa.table(columns))
+
+
+def _rounded(value: object) -> object:
+    if not isinstance(value, float):
+        return value
+    return "" if math.isnan(value) else f"{value:.{_DIGITS}g}"
 
 
 def read_operations(path: Path) -> tuple[OperationRow, ...]:
@@ -111,28 +125,56 @@ def read_operations(path: Path) -> tuple[OperationRow, ...]:
     Raises:
         InputError: It cannot be read, or is no such table.
     """
+    file = path
+    if path.is_dir():
+        file = path / (SHIPPED_FILE if (path / SHIPPED_FILE).exists() else OPERATIONS_FILE)
+    require_regular(file, _CURE)
+    names, rows = _of_csv(file) if file.suffix == ".csv" else _of_parquet(file)
+    missing = [name for name in map(_theirs, fields(OperationRow)) if name not in names]
+    if missing:
+        raise InputError(f"{file} has no column {missing[0]}: {_CURE}")
+    return tuple(_row(file, number, one) for number, one in enumerate(rows, 1))
+
+
+def _theirs(field: Field[Any]) -> str:
+    return _THEIRS.get(field.name, field.name)
+
+
+def _of_parquet(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
     import pyarrow.parquet as pq
 
-    file = path / OPERATIONS_FILE if path.is_dir() else path
-    require_regular(file, _CURE)
     with reading_parquet(file, _CURE):
         table = pq.read_table(file)
-        wanted = {field.name: _THEIRS.get(field.name, field.name) for field in fields(OperationRow)}
-        missing = [name for name in wanted.values() if name not in table.column_names]
-        if missing:
-            raise InputError(f"{file} has no column {missing[0]}: {_CURE}")
-        plain = table.select(list(wanted.values())).to_pylist()
-    return tuple(_row(file, number, one, wanted) for number, one in enumerate(plain, 1))
+        return table.column_names, table.to_pylist()
 
 
-def _row(file: Path, number: int, plain: dict[str, Any], wanted: dict[str, str]) -> OperationRow:
+def _of_csv(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    types = {_theirs(field): str(field.type) for field in fields(OperationRow)}
+    try:
+        reader = csv.DictReader(io.StringIO(read_bytes(file).decode(), newline=""), strict=True)
+        rows = [{name: _cell(text, types.get(name, "str")) for name, text in one.items()} for one in reader]
+    except (ValueError, csv.Error) as error:
+        raise InputError(f"{file} is no table of operations ({error}): {_CURE}") from error
+    return list(reader.fieldnames or ()), rows
+
+
+def _cell(text: str | None, kind: str) -> object:
+    """Return what a cell of CSV spells, or None where it spells nothing of the kind."""
+    if kind == "str" or text is None:
+        return text_of_cell(text) if text is not None else None
+    if kind == "bool":
+        return {"True": True, "False": False}.get(text)
+    return None if not text else int(text) if kind == "int" else float(text)
+
+
+def _row(file: Path, number: int, plain: dict[str, Any]) -> OperationRow:
     values: dict[str, Any] = {}
     for field in fields(OperationRow):
-        value = plain[wanted[field.name]]
+        value = plain[_theirs(field)]
         if field.type == "float":
             value = math.nan if value is None else value
         if type(value).__name__ not in (field.type, "int" if field.type == "float" else ""):
-            raise InputError(f"{file}: row {number}: {wanted[field.name]} is no {field.type}")
+            raise InputError(f"{file}: row {number}: {_theirs(field)} is no {field.type}")
         values[field.name] = value
     row = OperationRow(**values)
     sizes = row.shape.split("x")

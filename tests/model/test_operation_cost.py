@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from fakes.operations import operation_energy_j, operation_row
 
 from ptxbench.audit.readers import read_contents
 from ptxbench.catalogue.operations import KINDS, Operation, parse_operation, used_shapes
@@ -14,31 +15,10 @@ from ptxbench.model.operation_cost import operation_costs
 from ptxbench.storage.operations_file import OperationRow, read_operations, write_operations
 
 
-def energy_j(operation):
-    """A board that takes 0.6 pJ a flop, 60 pJ a byte and 2 mJ a call."""
-    return 0.6e-12 * operation.flops + 60e-12 * operation.bytes_moved + 2e-3
-
-
-def time_s(operation):
-    return max(operation.flops / 600e12, operation.bytes_moved / 3e12) + 5e-6
-
-
-def row(operation, device="NVIDIA H100", noise=0.0, **changes):
-    value = energy_j(operation) * (1 + noise)
-    made = OperationRow(
-        framework="torch", version="2.9", device=device, board="ab", driver="580", op_name=operation.op,
-        gemm_dtype=operation.dtype, shape=operation.shape_text, latency_ms=1e3 * time_s(operation),
-        power_w=value / time_s(operation), power_limit_w=700.0, energy_j=value, ci_low_j=0.99 * value,
-        ci_high_j=1.01 * value, clock_mhz=1800.0, capped=False, window_s=0.4, windows=3, launched="call",
-        sensor="samples", valid=True, reason="",
-    )  # fmt: skip
-    return replace(made, **changes)
-
-
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(2)
-    return [row(one, noise=rng.normal(0, 0.01)) for one in used_shapes()]
+    return [operation_row(one, noise=rng.normal(0, 0.01)) for one in used_shapes()]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +30,7 @@ def rows():
         ("fma.rn.f32", None),
         ("add", None),
         ("fast 3x3 bf16", None),
+        ("gemm", None),
     ],
 )
 def test_an_operation_is_named_by_kind_shape_and_type(text, found):
@@ -82,7 +63,7 @@ def test_there_are_300_shapes_of_every_kind():
 
 
 def test_a_table_comes_back_as_it_was_and_others_can_read_it(tmp_path, rows):
-    unknown = row(Operation("copy", "f32", (8,)), energy_j=math.nan, valid=False, reason="uneven")
+    unknown = operation_row(Operation("copy", "f32", (8,)), energy_j=math.nan, valid=False, reason="uneven")
     write_operations(tmp_path / "operations.parquet", [*rows[:3], unknown])
     back = read_operations(tmp_path)
     assert back[:3] == tuple(rows[:3])
@@ -91,6 +72,30 @@ def test_a_table_comes_back_as_it_was_and_others_can_read_it(tmp_path, rows):
         pq.read_table(tmp_path / "operations.parquet").column_names
     )
     assert read_contents(tmp_path / "operations.parquet").form == "aiconfigurator"
+    # One that comes with ptxbench is CSV, with numbers of six digits.
+    write_operations(
+        tmp_path / "operations.csv", [replace(one, energy_j=0.0125, latency_ms=0.5) for one in back]
+    )
+    (csv_row, *_, last) = read_operations(tmp_path)
+    assert csv_row.energy_j == 0.0125
+    assert (csv_row.operation, csv_row.windows, csv_row.valid) == (rows[0].operation, 3, True)
+    assert (last.valid, last.reason) == (False, "uneven")
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("cell", "said"), [("nine", "no table"), ("", "windows is no int"), ("3,3", "no operation")]
+)
+def test_a_damaged_csv_is_a_line(tmp_path, cell, said):
+    path = tmp_path / "operations.csv"
+    write_operations(path, [operation_row(Operation("copy", "f32", (8,)))])
+    path.write_text(
+        path.read_text().replace(",3,call", f",{cell},call")
+        if cell != "3,3"
+        else path.read_text().replace(",8,", ",8x8,")
+    )
+    with pytest.raises(InputError, match=said):
+        read_operations(tmp_path)
 
 
 @pytest.mark.hostile
@@ -98,7 +103,7 @@ def test_a_table_comes_back_as_it_was_and_others_can_read_it(tmp_path, rows):
     "changes", [{"shape": "4x4"}, {"op_name": "sort"}, {"shape": "4x-4x4"}, {"gemm_dtype": "b"}]
 )
 def test_a_row_of_no_operation_is_refused(tmp_path, monkeypatch, changes):
-    good = row(Operation("copy" if "op_name" not in changes else "add", "f32", (8,)))
+    good = operation_row(Operation("copy" if "op_name" not in changes else "add", "f32", (8,)))
     monkeypatch.setattr(OperationRow, "operation", Operation("add", "f32", (8,)))
     write_operations(tmp_path / "t.parquet", [replace(good, **changes)])
     with pytest.raises(InputError, match="row 1"):
@@ -117,7 +122,7 @@ def test_between_rows_intervals_hold_the_truth():
     """Each shape of the models left out in turn, where others lie around it."""
     shapes = [one for one in used_shapes() if (one.op, one.dtype) == ("gemm", "bf16")]
     rng = np.random.default_rng(4)
-    made = [row(one, noise=rng.normal(0, 0.01)) for one in shapes]
+    made = [operation_row(one, noise=rng.normal(0, 0.01)) for one in shapes]
     held = known = 0
     widths = []
     for number, operation in list(enumerate(shapes))[::3]:
@@ -125,7 +130,7 @@ def test_between_rows_intervals_hold_the_truth():
         if math.isnan(found.energy_j):
             continue
         known += 1
-        held += found.low_j <= energy_j(operation) <= found.high_j
+        held += found.low_j <= operation_energy_j(operation) <= found.high_j
         widths.append(found.high_j / found.energy_j - 1)
     assert known > 20
     assert held >= 0.9 * known
@@ -137,7 +142,7 @@ def test_shapes_of_one_dimension_are_interpolated_too(rows):
     assert math.isnan(found.energy_j)
     assert "rows of add" in found.how
     (found,) = operation_costs(rows, Operation("add", "f32", (1 << 25,)))
-    assert found.low_j <= energy_j(Operation("add", "f32", (1 << 25,))) <= found.high_j
+    assert found.low_j <= operation_energy_j(Operation("add", "f32", (1 << 25,))) <= found.high_j
 
 
 @pytest.mark.parametrize(
@@ -161,9 +166,19 @@ def test_a_row_that_is_not_valid_gives_no_number(rows):
     assert "not settled" in found.how
 
 
+def test_boards_of_a_gpu_are_one_number_whose_interval_holds_all(rows):
+    other = [
+        replace(one, board="cd", energy_j=1.1 * one.energy_j, ci_high_j=1.2 * one.energy_j) for one in rows
+    ]
+    (found,) = operation_costs([*rows, *other], rows[3].operation)
+    assert found.boards == 2
+    assert found.energy_j == pytest.approx(1.05 * rows[3].energy_j)
+    assert (found.low_j, found.high_j) == (rows[3].ci_low_j, pytest.approx(1.2 * rows[3].energy_j))
+
+
 def test_each_gpu_has_its_own_number(rows):
     operation = rows[0].operation
-    both = [*rows, row(operation, device="NVIDIA H200", noise=0.5)]
+    both = [*rows, operation_row(operation, device="NVIDIA H200", noise=0.5)]
     first, second = operation_costs(both, operation)
     assert second.device == "NVIDIA H200"
     assert second.energy_j > 1.4 * first.energy_j

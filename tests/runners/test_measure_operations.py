@@ -1,5 +1,6 @@
 """The runner of a table of operations, on functions that a simulated GPU draws."""
 
+import json
 import math
 import re
 
@@ -77,6 +78,13 @@ def test_cost_looks_it_up(measured, capsys):
     said = capsys.readouterr().out
     assert re.search(r" 16[23]\.\d ", said)
     assert "no kernel image" in said
+    # A kind alone is all rows of it, operations those of all.
+    assert run(["cost", "softmax", "--table", str(measured), "--json"]) == 0
+    assert [one["operation"] for one in json.loads(capsys.readouterr().out)["operations"]] == [
+        "softmax 16x1024 f32"
+    ]
+    assert run(["cost", "operations", "--table", str(measured), "--format", "html"]) == 0
+    assert "64x64x64" in capsys.readouterr().out
     assert run(["cost", "gemm 64x64x64 bf16", "fma.rn.f32", "--table", str(measured)]) == 2
     assert run(["cost", "gemm 64x64 bf16", "--table", str(measured)]) == 2
     assert "mxnxk" in capsys.readouterr().err
