@@ -1,0 +1,48 @@
+"""Tables of operations of several boards: how they agree, and a public table beside them."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fakes.operations import operation_row
+from fakes.script import load_script
+
+from ptxbench.catalogue.operations import Operation
+
+SHAPES = [Operation("gemm", "bf16", (size, size, size)) for size in (1024, 2048, 4096, 8192, 16384)]
+
+
+@pytest.fixture(scope="module")
+def runner():
+    return load_script("runners/join_operations.py")
+
+
+def test_boards_agree_apart_from_one_factor(runner):
+    first = [operation_row(one) for one in SHAPES]
+    second = [operation_row(one, noise=0.05, board="cd") for one in SHAPES]
+    off = replace(second[0], energy_j=1.1 * second[0].energy_j)
+    (found,) = runner.agreements([*first, off, *second[1:]])
+    assert found.boards == ("ab", "cd")
+    assert found.factor == pytest.approx(1.05, rel=1e-6)
+    assert (found.raw, found.within) == (0.0, 0.8)
+    # What is not valid, and a board by itself, says nothing.
+    assert list(runner.agreements(first + [replace(one, valid=False) for one in second])) == []
+
+
+def test_a_public_row_stands_beside_what_it_should_be_and_ours(runner, tmp_path):
+    # As aiconfigurator has them: 310 W of a running mean, where the board drew 500.
+    ours = [operation_row(one, device="NVIDIA H200") for one in SHAPES]
+    m, n, k = zip(*(one.shape for one in SHAPES), strict=True)
+    same = {"op_name": "gemm", "gemm_dtype": "bfloat16", "device": "NVIDIA H200", "power": 310.0}
+    theirs = {name: [value] * len(SHAPES) for name, value in {**same, "power_limit": 700.0}.items()}
+    theirs |= {"m": m, "n": n, "k": k, "latency": [one.latency_ms for one in ours]}
+    pq.write_table(pa.table(theirs), tmp_path / "gemm.parquet")
+    found = runner.beside(tmp_path / "gemm.parquet", ours)
+    # Those that take 0.03 to 3 ms.
+    assert [one.ours.operation.shape[0] for one in found] == [2048, 4096, 8192]
+    assert found[0].is_predicted
+    assert found[0].bias == pytest.approx(310 / found[0].ours.power_w - 1)
+    assert "3 rows: what audit calls possible holds ours in 3; 0 are called valid" in runner.beside_table(
+        tmp_path / "gemm.parquet", ours
+    )
