@@ -17,8 +17,9 @@ from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.emulator.sass import launch as emulator
 from ptxbench.experiment.roofline.kernel import STREAM, IntensityKernel, build, loop_fault
 from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS
+from ptxbench.experiment.roofline.limited import fitted_cap_w
 from ptxbench.experiment.roofline.measure import measure, with_sms
-from ptxbench.experiment.roofline.point import RooflineOptions, open_folder
+from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, RooflineOptions, open_folder
 from ptxbench.experiment.roofline.result import (
     MeasuredKernels,
     fitted,
@@ -27,6 +28,7 @@ from ptxbench.experiment.roofline.result import (
     write_result,
 )
 from ptxbench.model.atlas import open_atlas
+from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 from ptxbench.report.cost import find_costs
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
@@ -183,6 +185,19 @@ def test_a_lower_clock_explains_the_kernels_at_the_limit_best(tmp_path):
 
     assert off_pct("clock falls", "power_pct") < 2 < 20 < off_pct("no limit", "power_pct")
     assert off_pct("clock falls", "time_pct") < off_pct("work waits", "time_pct")
+    assert off_pct("clock falls", "power_pct") < off_pct("work waits, limit fitted", "power_pct")
+
+
+def test_a_limit_under_which_work_waits_is_found_from_times_and_powers():
+    machine = RooflineMachine(1 / 60e12, 1 / 4e12, 7.2e-12, 130e-12, 131, cap_w=700)
+    waits = replace(machine, cap_w=440)
+    points = []
+    for number, intensity in enumerate((8, 16, 24)):
+        algorithm = Algorithm(intensity * 1e12, 1e12)
+        kernel = PointKernel(str(number), "f32", "dram", "random", 132, algorithm.flops, 1e12, 1)
+        power_w = waits.power_w(intensity)
+        points.append(MeasuredPoint(kernel, waits.time_s(algorithm), power_w, 0.1, 50, slowed=True))
+    assert fitted_cap_w(machine, points) == pytest.approx(440, abs=0.1)
 
 
 def test_a_run_whose_time_is_over_goes_on_and_gives_the_same_kernels(finished, tmp_path):
