@@ -14,7 +14,7 @@ import numpy as np
 from ptxbench.core.status import Status
 from ptxbench.energy.gate.comparison import Comparison
 from ptxbench.energy.gate.kernel import impossible_power, judge_kernel
-from ptxbench.energy.gate.lateness import shift_at_windows
+from ptxbench.energy.gate.lateness import Shift, shift_at_windows
 from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.energy.steady import PowerReading, fresh, steady_power_w
@@ -149,16 +149,12 @@ class SourceCheck:
         """Return a sentence where the values come late, by most groups of kernels that tell."""
         if self.sensor.counts_energy:
             return ""
-        shifts = [
-            shift_at_windows(
-                _stamped([series for _, series in group], self.sensor),
-                [window for window, _ in group],
-                self.sensor,
-            )
-            for first in range(0, len(self._kernels), _TOGETHER)
-            if (group := self._kernels[first : first + _TOGETHER])
-        ]
-        told = [shift for shift in shifts if shift is not None]
+        told = []
+        for first in range(0, len(self._kernels), _TOGETHER):
+            windows, series = zip(*self._kernels[first : first + _TOGETHER], strict=True)
+            shift = shift_at_windows(_stamped(series, self.sensor), windows, self.sensor)
+            if shift is not None and not (shift.objection and _follow_by(windows, shift)):
+                told.append(shift)
         late = [shift for shift in told if shift.objection]
         # One that agrees with a late source as well as with one in time has no vote.
         in_time = [shift for shift in told if shift.best_s <= shift.allowed_s]
@@ -186,6 +182,12 @@ def scale_note(verdict: SourceVerdict) -> str:
     """Return what must be said of the scale of all powers of a run, "" for nothing."""
     uncertain = verdict.scale_uncertainty
     return verdict.note or (f"all powers share a scale uncertainty of {uncertain:.1%}" if uncertain else "")
+
+
+def _follow_by(windows: Sequence[KernelWindow], shift: Shift) -> bool:
+    """Return whether kernels follow each other by a shift: then a late source looks like one in time."""
+    steps_s = np.diff([window.start_ns for window in windows]) / 1e9
+    return len(steps_s) > 0 and bool(np.median(np.abs(steps_s - shift.best_s)) <= shift.allowed_s)
 
 
 def _stamped(recordings: Sequence[Series], sensor: SensorDescription) -> Series:

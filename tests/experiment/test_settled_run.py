@@ -8,6 +8,8 @@ import pytest
 from fakes.beside import SAMPLES, recorded
 
 from ptxbench.core.status import Status
+from ptxbench.energy import settled as settled_module
+from ptxbench.energy.gate.lateness import Shift
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.settled_run import BoardLimits, low_clock_note, run_until_settled
 from ptxbench.sensors.kernel_run import POWER_CAP, KernelRun, Telemetry
@@ -197,6 +199,18 @@ def test_a_source_that_differs_from_the_counter_over_all_kernels_is_objected_to(
         # No single kernel tells 10%: its counter steps four times.
         assert found.power.status is Status.OK
     assert "differs from the energy counter by +10" in source.objection
+
+
+@pytest.mark.parametrize(("step_s", "is_late"), [(0.4, False), (0.7, True)])
+def test_kernels_that_follow_each_other_by_a_shift_do_not_tell_it(monkeypatch, step_s, is_late):
+    late = Shift(best_s=0.4, least_s=0.4, allowed_s=0.035)
+    monkeypatch.setattr(settled_module, "shift_at_windows", lambda *_: late)
+    source = SourceCheck(SAMPLES, (SAMPLES,))
+    _, found = run_until_settled(Board(lambda t: 400.0 + 0 * t).attempt, 0.4, source, BOARD)
+    for number in range(1, 12):
+        begin_ns = round((BEGINS_S + number * step_s) * 1e9)
+        source.add(found.found, KernelWindow(begin_ns, begin_ns + 400_000_000, 0.4), even=True)
+    assert ("0.4 s late" in source.objection) is is_late
 
 
 @pytest.mark.parametrize(("clock_mhz", "is_said"), [(1500.0, True), (1965.0, False), (math.nan, False)])
