@@ -10,10 +10,12 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
+from ptxbench.cli.options import plot_of
 from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
+from ptxbench.core.printable import number
 from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, Seed, window_of
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class _ConcurrentOptions:
     seed: Seed = None
     out: Out = None
     resume: Resume = False
+    plot: Annotated[Path | None, plot_of("time and energy of the runs in their order")] = None
     as_json: Json = False
 
 
@@ -94,6 +97,8 @@ def concurrent(options: _ConcurrentOptions) -> int:
             )
     finally:
         gpu.close()
+    if options.plot is not None:
+        _draw(tuned, options.plot)
     if options.as_json:
         _print_json(tuned, options.objective)
     else:
@@ -120,6 +125,19 @@ def _print_json(tuned: ConcurrentTuned, objective: str) -> None:
     )
 
 
+def _draw(tuned: ConcurrentTuned, plot: Path) -> None:
+    from ptxbench.report.figure import save, title
+    from ptxbench.report.tuning_plots import draw_path
+
+    runs = [(one.time_s, one.energy_j) for one in tuned.trials if not one.alone]
+    save(draw_path(f"{_names(tuned)} at once\n{title(tuned.manifest.gpu)}", runs), plot)
+
+
+def _names(tuned: ConcurrentTuned) -> str:
+    *others, last = (one.kernel for one in tuned.manifest.part.kernels)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _how(tuned: ConcurrentTuned) -> str:
     return "at once" if tuned.recommended is tuned.best else "in turn"
 
@@ -141,13 +159,13 @@ def _plain(trial: ConcurrentTrial) -> dict[str, object]:
 def _print(tuned: ConcurrentTuned, objective: str) -> None:
     from ptxbench.tune.blocks.concurrent_search import cost_of
 
-    names = " and ".join(one.kernel for one in tuned.manifest.part.kernels)
-    click.echo(f"{tuned.manifest.gpu.title}: {names} at once")
+    click.echo(f"{tuned.manifest.gpu.title}: {_names(tuned)} at once")
     click.echo(
         f"{tuned.iterations} runs of {tuned.tried} combinations of high occupancy, {tuned.possible} in all"
     )
+    algorithm = f"Algorithm {4 if tuned.chosen.clock_mhz else 3}"
     rows: dict[str, ConcurrentTrial | InTurn] = {
-        "chosen by Algorithm 3": tuned.chosen,
+        f"chosen by {algorithm}": tuned.chosen,
         "default": tuned.default,
         "best at once": tuned.best,
         "in turn": tuned.in_turn,
@@ -158,9 +176,9 @@ def _print(tuned: ConcurrentTuned, objective: str) -> None:
             (
                 what,
                 one.name,
-                f"{1e3 * one.time_s:.4g}",
-                f"{one.power_w:.1f}",
-                f"{one.energy_j:.4g}",
+                number(1e3 * one.time_s, ".4g"),
+                number(one.power_w, ".1f"),
+                number(one.energy_j, ".4g"),
                 one.at_limit,
             )
             for what, one in rows.items()
@@ -173,8 +191,7 @@ def _print(tuned: ConcurrentTuned, objective: str) -> None:
     recommended = tuned.recommended
     click.echo(f"\nrecommended: {_how(tuned)}, {recommended.name}")
     least, default = cost_of(recommended, objective), cost_of(tuned.default, objective)
-    click.echo(f"{objective} saved against the default blocks at once: {1 - least / default:.1%}")
-    click.echo(
-        f"{objective} of what Algorithm 3 chose over that: {cost_of(tuned.chosen, objective) / least - 1:.1%}"
-    )
+    saved, over = 1 - least / default, cost_of(tuned.chosen, objective) / least - 1
+    click.echo(f"{objective} saved against the default blocks at once: {number(saved, '.1%')}")
+    click.echo(f"{objective} of what {algorithm} chose over that: {number(over, '.1%')}")
     click.echo(f"folder: {tuned.path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from ptxbench.tune.analysis import Analysis
     from ptxbench.tune.folder import TuningManifest
+    from ptxbench.tune.trial import Trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,7 @@ class _ReportOptions:
 
     Attributes:
         out: Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or .txt).
-        plots: Folder for plots: front, hull, correlations, quadrants.
+        plots: Folder for plots: front, path of the search, ranges by axis, hull, correlations, quadrants.
     """
 
     run: Annotated[Path, Arg()]
@@ -74,11 +76,11 @@ def report(options: _ReportOptions) -> int:
         return 1
     parts = sections(folder.manifest, trials, found, scale)
     if options.plots is not None:
-        _draw(folder.manifest, found, options.plots)
+        _draw(folder.manifest, found, trials, options.plots)
     if options.out is not None:
         ending = options.out.suffix.lower()
         if ending == ".html":
-            text = as_page(parts, _pictures(folder.manifest, found))
+            text = as_page(parts, _pictures(folder.manifest, found, trials))
         elif ending == ".json":
             text = cache_text(folder.manifest, trials)
         else:
@@ -92,22 +94,22 @@ def report(options: _ReportOptions) -> int:
     return 0
 
 
-def _draw(manifest: TuningManifest, found: Analysis, plots: Path) -> None:
+def _draw(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial], plots: Path) -> None:
     from ptxbench.report.figure import save
     from ptxbench.report.tuning_plots import draw_all
 
     plots.mkdir(parents=True, exist_ok=True)
-    for name, figure in draw_all(manifest, found).items():
+    for name, figure in draw_all(manifest, found, trials).items():
         save(figure, plots / f"{name}.png")
         click.echo(f"ptxbench: wrote {plots / f'{name}.png'}", err=True)
 
 
-def _pictures(manifest: TuningManifest, found: Analysis) -> dict[str, Figure]:
+def _pictures(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial]) -> dict[str, Figure]:
     from ptxbench.core.errors import InputError
     from ptxbench.report.tuning_plots import draw_all
 
     try:
-        return draw_all(manifest, found)
+        return draw_all(manifest, found, trials)
     except InputError as error:
         click.echo(f"ptxbench: no pictures: {error}", err=True)
         return {}

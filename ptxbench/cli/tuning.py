@@ -16,6 +16,7 @@ from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Opt
+from ptxbench.core.printable import number
 from ptxbench.core.shared_options import Json, Out, Resume
 from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions, TuningOptions
 
@@ -171,9 +172,9 @@ def _print_predictions(trials: tuple[Trial, ...], seen_mhz: float) -> None:
             t.variant.name,
             f"{t.settings.sm_clock_mhz}{'*' if (t.settings.sm_clock_mhz or 0) < seen_mhz else ''}",
             f"{1e3 * t.best_time_s:.3f}",
-            _number(t.best_power_w, ".1f"),
-            _number(t.estimated_j, ".4g"),
-            f"{_number(t.estimated_low_j, '.4g')} to {_number(t.estimated_high_j, '.4g')}",
+            number(t.best_power_w, ".1f"),
+            number(t.estimated_j, ".4g"),
+            f"{number(t.estimated_low_j, '.4g')} to {number(t.estimated_high_j, '.4g')}",
         )
         for t in trials
     ]
@@ -311,10 +312,10 @@ def _trial_rows(trials: tuple[Trial, ...], tuned: Tuned) -> list[tuple[str, ...]
         (
             t.name,
             f"{1e3 * t.best_time_s:.3f}",
-            _number(t.best_power_w, ".1f"),
-            _number(t.energy_j, ".4g"),
-            _number(t.estimated_j, ".4g"),
-            _number(t.gflops(t.flops_of(problem)), ".0f"),
+            number(t.best_power_w, ".1f"),
+            number(t.energy_j, ".4g"),
+            number(t.estimated_j, ".4g"),
+            number(t.gflops(t.flops_of(problem)), ".0f"),
             t.correct,
             t.at_limit,
         )
@@ -329,10 +330,10 @@ def _library_rows(tuned: Tuned) -> list[tuple[str, ...]]:
         (
             one.name,
             f"{1e3 * one.best_time_s:.3f}",
-            _number(one.power_w, ".1f"),
-            _number(one.energy_j, ".4g"),
+            number(one.power_w, ".1f"),
+            number(one.energy_j, ".4g"),
             "-",
-            _number(flops / one.time_s * 1e-9, ".0f"),
+            number(flops / one.time_s * 1e-9, ".0f"),
             "yes" if one.correct else "no",
             one.at_limit,
         )
@@ -350,8 +351,8 @@ def _print_ranking(tuned: Tuned) -> None:
     which = "drawn at random" if found.sampled else "that were tried"
     click.echo(f"\nagainst the measured energy of {found.variants} variants {which}")
     rows = [
-        ("estimate", _number(found.estimate, ".2f"), f"{found.estimate_error:.1%}"),
-        ("time alone", _number(found.time, ".2f"), f"{found.time_error:.1%}"),
+        ("estimate", number(found.estimate, ".2f"), f"{found.estimate_error:.1%}"),
+        ("time alone", number(found.time, ".2f"), f"{found.time_error:.1%}"),
         ("constant energy", "-", f"{found.constant_error:.1%}"),
     ]
     print_table(("model", "rank correlation", "mean error"), rows, ("rank correlation", "mean error"))
@@ -363,7 +364,3 @@ def _parameters(trial: Trial) -> dict[str, object]:
     variant = trial.variant
     plain = dict(variant.by_axis) if isinstance(variant, Configuration) else asdict(variant)
     return {**plain, **trial.settings.by_axis}
-
-
-def _number(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else format(value, form)

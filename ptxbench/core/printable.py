@@ -6,6 +6,7 @@ taken for markup.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -89,3 +90,8 @@ def _csv_cell(value: object) -> str:
     if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
         cell = f"'{cell}"
     return '"' + cell.replace('"', '""') + '"' if _QUOTED.search(cell) else cell
+
+
+def number(value: float, form: str, unknown: str = "-") -> str:
+    """Return a number in a format such as ".4g", and `unknown` for one that is not finite."""
+    return format(value, form) if math.isfinite(value) else unknown

@@ -74,7 +74,7 @@ def save_pages(figures: Sequence[Figure], path: Path) -> tuple[Path, ...]:
     document = io.BytesIO()
     with PdfPages(document) as pages:
         for figure in figures:
-            _show_as_text(figure)
+            show_as_text(figure)
             pages.savefig(figure)
     write_bytes(path, document.getvalue())
     return (path,)
@@ -92,13 +92,13 @@ def save(figure: Figure, path: Path) -> None:
 
 def picture_bytes(figure: Figure, form: str, dots_per_inch: int = _DOTS_PER_INCH) -> bytes:
     """Return a figure as a file of a format, such as "png"."""
-    _show_as_text(figure)
+    show_as_text(figure)
     picture = io.BytesIO()
     figure.savefig(picture, format=form, dpi=dots_per_inch)
     return picture.getvalue()
 
 
-def _show_as_text(figure: Figure) -> None:
+def show_as_text(figure: Figure) -> None:
     """Show names as they are: `$` begins no formula, and what cannot be printed is no part of a file."""
     from matplotlib.text import Text
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from types import MappingProxyType
 
+from ptxbench.report.svg_figure import Picture
 from ptxbench.report.web_page import render_page
 
 
@@ -27,15 +27,13 @@ class Section:
     rows: tuple[tuple[str, ...], ...] = ()
 
 
-def sections_page(
-    parts: Sequence[Section], docs: Sequence[str], pictures: Mapping[str, str] = MappingProxyType({})
-) -> str:
+def sections_page(parts: Sequence[Section], docs: Sequence[str], pictures: Sequence[Picture] = ()) -> str:
     """Return one page for a browser.
 
     Args:
         parts: At least one; the first heading is the title.
         docs: Files of the documentation that say how to read it.
-        pictures: PNG pictures by name, in base64.
+        pictures: What is shown below them.
     """
     text = files("ptxbench.report").joinpath("sections.html").read_text(encoding="utf-8")
     return render_page(text, parts[0].heading, sections=parts, docs=docs, pictures=pictures)

@@ -6,10 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ptxbench.report.figure import new_figure, title
 from ptxbench.report.pareto_plot import scatter_by_limit
 from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
 from ptxbench.tune.folder import TuningManifest
+from ptxbench.tune.trial import Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,16 +22,24 @@ _DOT, _CAPPED, _LINE, _BEST = "#2f6fb0", "#c46a1b", "#222222", "#b02f5f"
 _LIBRARY, _BELOW = "#1c7c3c", "#3c9a5f"
 _METRICS_SHOWN = 18
 _SPLITS_SHOWN = 5
+_RANGES_SHOWN, _MOST_LEVELS = 4, 16
 _Figure = Callable[[Figures | LibraryFigures], float]
 
 
-def draw_all(manifest: TuningManifest, found: Analysis) -> dict[str, Figure]:
+def draw_all(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial]) -> dict[str, Figure]:
     """Return every picture by its name.
+
+    Args:
+        manifest: What was tuned.
+        found: What the search tells.
+        trials: Its trials, in the order in which they were made.
 
     Raises:
         InputError: matplotlib is not installed.
     """
-    figures = {"front": _front(manifest, found)}
+    figures = {"front": _front(manifest, found), "path": _path(manifest, found, trials)}
+    if ranges := _ranged_axes(manifest, found):
+        figures["ranges"] = _ranges(manifest, found, ranges)
     if found.hull:
         figures["hull"] = _hull(manifest, found)
     if found.correlations:
@@ -41,10 +52,13 @@ def draw_all(manifest: TuningManifest, found: Analysis) -> dict[str, Figure]:
 def _axes(manifest: TuningManifest, what: str, height_in: float = 5) -> tuple[Figure, Axes]:
     figure = new_figure(7.5, height_in)
     axes = figure.subplots()
-    heading = f"{manifest.part.problem.title}: {what}\n{title(manifest.gpu)}"
-    axes.set_title(heading, loc="left", fontsize=10)
+    axes.set_title(_heading(manifest, what), loc="left", fontsize=10)
     axes.grid(which="both", alpha=0.25)
     return figure, axes
+
+
+def _heading(manifest: TuningManifest, what: str) -> str:
+    return f"{manifest.part.problem.title}: {what}\n{title(manifest.gpu)}"
 
 
 def _label(role: str, one: Figures) -> str:
@@ -102,6 +116,87 @@ def _hull(manifest: TuningManifest, found: Analysis) -> Figure:
     return figure
 
 
+def draw_path(heading: str, runs: Sequence[tuple[float, float]]) -> Figure:
+    """Draw time and energy of runs in their order, and the least so far (Guerreiro et al., Figures 2 to 4).
+
+    Args:
+        heading: What ran, and the GPU below it.
+        runs: Time in s and energy in J of each; NaN where it has none.
+
+    Raises:
+        InputError: matplotlib is not installed.
+    """
+    figure = new_figure(7.5, 6)
+    from matplotlib.ticker import MaxNLocator
+
+    numbers = range(1, len(runs) + 1)
+    ways = (
+        ("time, ms", [1e3 * time_s for time_s, _ in runs]),
+        ("energy, J", [energy_j for _, energy_j in runs]),
+    )
+    for axes, (what, values) in zip(figure.subplots(2, sharex=True), ways, strict=True):
+        axes.plot(numbers, values, ls="none", marker="o", markersize=4, color=_DOT, label="run")
+        least = np.fmin.accumulate(np.array(values, dtype=float))
+        axes.plot(numbers, least, drawstyle="steps-post", color=_LINE, lw=1, label="least so far")
+        if np.isfinite(least).any():
+            first = int(np.nanargmin(values))
+            axes.plot(
+                first + 1, values[first], marker="v", ls="none", color=_BEST, label=f"least: run {first + 1}"
+            )
+        axes.set_ylabel(what)
+        axes.grid(alpha=0.25)
+        axes.legend(fontsize=7)
+    figure.axes[0].set_title(heading, loc="left", fontsize=10)
+    figure.axes[1].set_xlabel("run")
+    figure.axes[1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+def _path(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial]) -> Figure:
+    of_trial = {one.name: (one.time_s, one.energy_j) for one in found.figures}
+    runs = [of_trial.get(one.name, (math.nan, math.nan)) for one in trials]
+    return draw_path(_heading(manifest, "time and energy in the order of the search"), runs)
+
+
+def _ranged_axes(manifest: TuningManifest, found: Analysis) -> list[str]:
+    """Return the axes with a handful of values, those that go along most with energy first."""
+    axes = {*manifest.part.problem.parameters, *found.best.trial.settings.by_axis}
+    strength = list(dict.fromkeys(c.metric for c in found.correlations))
+    few = [
+        name for name in strength if name in axes and 2 <= len(_levels(found.metrics[name])) <= _MOST_LEVELS
+    ]
+    return few[:_RANGES_SHOWN]
+
+
+def _levels(values: Sequence[float]) -> list[float]:
+    return sorted({value for value in values if math.isfinite(value)})
+
+
+def _ranges(manifest: TuningManifest, found: Analysis, names: Sequence[str]) -> Figure:
+    """Draw how far time and energy reach at each value of an axis (Guerreiro et al. 2015, Figure 1)."""
+    figure = new_figure(9, 0.8 + 2.2 * len(names))
+    rows = figure.subplots(len(names), 2, squeeze=False)
+    ways: tuple[tuple[str, str, Callable[[Figures], float]], ...] = (
+        ("time", _DOT, lambda f: f.time_s),
+        ("energy", _BEST, lambda f: f.energy_j),
+    )
+    for name, row in zip(names, rows, strict=True):
+        levels = _levels(found.metrics[name])
+        for axes, (what, colour, of) in zip(row, ways, strict=True):
+            least = min(map(of, found.figures))
+            for at, level in enumerate(levels):
+                known = zip(found.metrics[name], found.figures, strict=True)
+                some = [of(one) / least for value, one in known if value == level]
+                axes.plot([at, at], [min(some), max(some)], color=colour, lw=5, alpha=0.35)
+                axes.plot([at] * len(some), some, ls="none", marker="_", markersize=9, color=colour)
+            axes.set_xticks(range(len(levels)), [f"{level:g}" for level in levels], fontsize=8)
+            axes.set_xlabel(name, fontsize=8)
+            axes.set_ylabel(f"{what} over the least", fontsize=8)
+            axes.grid(axis="y", alpha=0.25)
+    figure.suptitle(_heading(manifest, "ranges of time and energy by axis"), fontsize=10)
+    return figure
+
+
 def _correlations(manifest: TuningManifest, found: Analysis) -> Figure:
     metrics = list(dict.fromkeys(c.metric for c in found.correlations))[:_METRICS_SHOWN]
     figure, axes = _axes(manifest, "rank correlation, with 95% intervals", 1.5 + 0.32 * len(metrics))
@@ -127,7 +222,10 @@ def _correlations(manifest: TuningManifest, found: Analysis) -> Figure:
 
 def _quadrants(manifest: TuningManifest, found: Analysis) -> Figure:
     """Draw variants above and below the mean of some metrics, as Anzt et al. (2015) do in Figure 9."""
+    from matplotlib.ticker import EngFormatter
+
     shown = found.splits[:_SPLITS_SHOWN]
+    in_thousands = EngFormatter(sep="")
     figure = new_figure(11, 0.8 + 2.6 * len(shown))
     rows = figure.subplots(len(shown), 3, squeeze=False)
     for split, (speed, efficiency, both) in zip(shown, rows, strict=True):
@@ -147,11 +245,11 @@ def _quadrants(manifest: TuningManifest, found: Analysis) -> Figure:
         ):
             axes.set_xlabel(x_label, fontsize=8)
             axes.set_ylabel(y_label, fontsize=8)
+            axes.xaxis.set_major_formatter(in_thousands)
             axes.tick_params(labelsize=7)
             axes.grid(alpha=0.25)
         both.legend(fontsize=7)
-    heading = f"{manifest.part.problem.title}: above and below the mean of a metric\n{title(manifest.gpu)}"
-    figure.suptitle(heading, fontsize=10)
+    figure.suptitle(_heading(manifest, "above and below the mean of a metric"), fontsize=10)
     return figure
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ptxbench.core.printable import render_csv
-from ptxbench.report.figure import picture_bytes
+from ptxbench.core.printable import number, render_csv
 from ptxbench.report.sections import Section, sections_page
+from ptxbench.report.svg_figure import page_picture
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.tune.analysis import TARGETS, Analysis, Figures, LibraryFigures
 from ptxbench.tune.evaluate import FEW, choices, quality, ranking
@@ -171,8 +170,8 @@ def _level_section(found: Analysis) -> tuple[Section, ...]:
             str(one.variants),
             f"{1e3 * one.time_s:.4g}",
             f"{one.energy_j:.4g}",
-            _number(one.gflops, ".0f"),
-            _number(one.gflops_per_w, ".2f"),
+            number(one.gflops, ".0f"),
+            number(one.gflops_per_w, ".2f"),
         )
         for one in found.levels
     ]
@@ -240,8 +239,8 @@ def _ranking_section(trials: Sequence[Trial]) -> tuple[Section, ...]:
             (f"on {one.variants} variants {which}", choice),
             ("model", "rank correlation", "mean error"),
             (
-                ("estimate", _number(one.estimate, ".2f"), f"{one.estimate_error:.1%}"),
-                ("time alone", _number(one.time, ".2f"), f"{one.time_error:.1%}"),
+                ("estimate", number(one.estimate, ".2f"), f"{one.estimate_error:.1%}"),
+                ("time alone", number(one.time, ".2f"), f"{one.time_error:.1%}"),
                 ("constant energy", "-", f"{one.constant_error:.1%}"),
             ),
         ),
@@ -290,11 +289,11 @@ def as_csv(found: Analysis) -> str:
         rows.append(
             (
                 one.name,
-                *(_number(value, ".6g", "") for value in figures),
+                *(number(value, ".6g", "") for value in figures),
                 *(one.measured, one.trial.capped, one.trial.settled, id(one) in front, id(one) in hull),
                 *((f"{corner.alpha_low:.4f}", f"{corner.alpha_high:.4f}") if corner else ("", "")),
-                *(_number(value, ".6g", "") for value in (one.trial.estimated_j, one.trial.foreseen_j)),
-                *(_number(values[n], ".6g", "") for values in found.metrics.values()),
+                *(number(value, ".6g", "") for value in (one.trial.estimated_j, one.trial.foreseen_j)),
+                *(number(values[n], ".6g", "") for values in found.metrics.values()),
             )
         )
     for other in found.beside:
@@ -307,18 +306,14 @@ def as_csv(found: Analysis) -> str:
             other.gflops_per_w,
         )
         measured = math.isfinite(other.energy_j)
-        numbers = (_number(v, ".6g", "") for v in figures)
+        numbers = (number(v, ".6g", "") for v in figures)
         rows.append((other.name, *numbers, measured, other.capped, other.settled))
     return render_csv(rows)
 
 
 def as_page(parts: Sequence[Section], pictures: dict[str, Figure]) -> str:
-    """Return one page for a browser, with its pictures in it."""
-    return sections_page(parts, _DOCS, {name: _embedded(picture) for name, picture in pictures.items()})
-
-
-def _embedded(figure: Figure) -> str:
-    return base64.b64encode(picture_bytes(figure, "png", 110)).decode()
+    """Return one page for a browser, with its pictures in it; the figures are no more of use."""
+    return sections_page(parts, _DOCS, [page_picture(figure, name) for name, figure in pictures.items()])
 
 
 def _cells(one: Figures) -> tuple[str, ...]:
@@ -328,14 +323,10 @@ def _cells(one: Figures) -> tuple[str, ...]:
 def _numbers(one: Figures | LibraryFigures) -> tuple[str, ...]:
     return (
         f"{1e3 * one.time_s:.4g}",
-        _number(one.power_w, ".1f"),
-        _number(one.energy_j, ".4g"),
-        _number(one.half_j, ".2g"),
-        _number(one.gflops, ".0f"),
-        _number(one.gflops_per_w, ".2f"),
+        number(one.power_w, ".1f"),
+        number(one.energy_j, ".4g"),
+        number(one.half_j, ".2g"),
+        number(one.gflops, ".0f"),
+        number(one.gflops_per_w, ".2f"),
         one.at_limit,
     )
-
-
-def _number(value: float, form: str, unknown: str = "-") -> str:
-    return unknown if math.isnan(value) else format(value, form)

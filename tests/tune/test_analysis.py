@@ -322,10 +322,31 @@ def test_a_library_beside_is_in_every_picture_and_table(tmp_path):
     assert "the fastest variant takes 2.00 times its time" in text
     assert "the one of least energy takes 1.67 times its energy" in text
     assert as_csv(found).splitlines()[-1].startswith("cuBLAS (a fake),0.0005,600,0.3,")
-    figures = draw_all(manifest, found)
+    figures = draw_all(manifest, found, tried)
     for name in ("front", "hull"):
         labels = figures[name].axes[0].get_legend_handles_labels()[1]
         assert "cuBLAS (a fake)" in labels
+
+
+def test_the_path_of_a_search_and_the_ranges_of_its_axes_are_in_the_pages_own_colours():
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    from ptxbench.report.tuning_plots import draw_all
+    from ptxbench.report.tuning_report import as_page, sections
+
+    manifest = tuning_manifest(SimulatedGpu(), SMALL, TrialOptions(), "")
+    tried = of([(1e-3 * (9 - n), 1.0 + (n - 4) ** 2) for n in range(9)])
+    found = analyse(tried, SMALL)
+    figures = draw_all(manifest, found, tried)
+    time_axes, energy_axes = figures["path"].axes
+    assert [line.get_label() for line in energy_axes.lines] == ["run", "least so far", "least: run 5"]
+    assert list(energy_axes.lines[1].get_ydata())[3:] == [2.0] + 5 * [1.0]
+    assert list(time_axes.lines[1].get_ydata())[-1] == 1.0
+    assert {axes.get_xlabel() for axes in figures["ranges"].axes} == {"blk_k"}
+    page = as_page(sections(manifest, tried, found), figures)
+    assert "<img" not in page
+    assert page.count("<figure") == len(figures)
+    assert "var(--run4)" in page
+    assert "fill: #2f6fb0" not in page
 
 
 def test_what_a_search_tells_stays_as_it_was():

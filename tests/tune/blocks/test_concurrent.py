@@ -217,8 +217,13 @@ def test_the_command_prints_choice_default_and_best(
     text = capsys.readouterr().out
     assert "SIMULATED, no measurement" in text
     assert "16 combinations of high occupancy, 25 in all" in text
-    assert all(one in text for one in ("chosen by", "default", "best at once", "in turn", "recommended: "))
-    assert run([*words, "--out", str(out), "--resume", "--json"]) == 0
+    assert all(
+        one in text
+        for one in ("chosen by Algorithm 3", "default", "best at once", "in turn", "recommended: ")
+    )
+    picture = tmp_path / "path.svg"
+    assert run([*words, "--out", str(out), "--resume", "--json", "--plot", str(picture)]) == 0
+    assert "twice and twice at once" in picture.read_text()
     found = json.loads(capsys.readouterr().out)
     assert found["kernels"] == ["twice", "twice"]
     assert found["best"]["energy_j"] <= found["chosen"]["energy_j"]

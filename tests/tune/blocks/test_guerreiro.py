@@ -107,6 +107,24 @@ def test_algorithm_3_ends_where_the_choices_go_round() -> None:
     assert found.iterations <= 4
 
 
+@given(st.permutations(range(3 * 2 * 3 * 2)))
+def test_with_four_kernels_no_neighbour_in_the_order_is_better(order: list[int]) -> None:
+    """Table IV ends with four kernels at once: where it ends, each kernel's own search ends, too."""
+    counts = (3, 2, 3, 2)
+    costs = dict(zip(itertools.product(*map(range, counts)), map(float, order), strict=True))
+    run = lambda choice: ConcurrentCost(costs[choice], (4.0, 3.0, 2.0, 1.0))  # noqa: E731
+    found = tune_concurrent(counts, run)
+    assert found.cost == costs[found.choice] <= costs[0, 0, 0, 0]
+    assert found.iterations <= len(costs)
+    again = [
+        tune_blocks(count, lambda n, at=at: costs[(*found.choice[:at], n, *found.choice[at + 1 :])])
+        for at, count in enumerate(counts)
+    ]
+    ends = tuple(one.choice for one in again) == found.choice
+    # Or its choices went round, and it is the cheapest run.
+    assert ends or found.iterations > sum(counts) - len(counts)
+
+
 def test_algorithm_4_sets_one_clock_for_all_kernels() -> None:
     def run(choice: tuple[int, ...], clock: int) -> ConcurrentCost:
         cost = abs(clock - 600) / 100 + sum((one - 1) ** 2 for one in choice)
