@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 # What pictures are drawn in, and what the pages' style sheet calls it.
 _COLOURS = {
-    "#000000": "soft",
-    "#222222": "ink",
-    "#b0b0b0": "line",
-    "#cccccc": "line",
-    "#ffffff": "paper",
-    "#2f6fb0": "run4",
-    "#c46a1b": "run1",
-    "#b02f5f": "run3",
-    "#1c7c3c": "run0",
-    "#3c9a5f": "run0",
+    "#000000": "--soft",
+    "#222222": "--ink",
+    "#b0b0b0": "--line",
+    "#cccccc": "--line",
+    "#ffffff": "--paper",
+    "#2f6fb0": "--run4",
+    "#c46a1b": "--run1",
+    "#b02f5f": "--run3",
+    "#1c7c3c": "--run0",
+    "#3c9a5f": "--run0",
 }
 _COLOUR = re.compile("|".join(_COLOURS))
 _NAMED = re.compile(r'(\bid="|url\(#|href="#)')
@@ -80,4 +80,4 @@ def page_picture(figure: Figure, name: str) -> Picture:
     svg = text_of[text_of.index("<svg ") :]
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
     svg = _NAMED.sub(rf"\g<1>{name}-", svg)
-    return Picture(caption, _COLOUR.sub(lambda found: f"var(--{_COLOURS[found.group()]})", svg), columns > 1)
+    return Picture(caption, _COLOUR.sub(lambda found: f"var({_COLOURS[found.group()]})", svg), columns > 1)
