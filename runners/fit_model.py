@@ -1,4 +1,4 @@
-"""Fit the energy model of every shipped table again, judge it, and write files and figures of docs/model.md.
+"""Fit the energy model of every shipped table again, judge it, and write the figures of its pages.
 
     python runners/fit_model.py [h200] [h100] [--only-judge]
 
@@ -6,7 +6,8 @@ Needs no GPU, and takes six minutes a table. Run it after rows of a table have c
 energies of opcodes are those of the atlas. Terms are fitted to the fit kernels of results/GPU/validation and
 results/GPU/suite, intervals to the same kernels left out by family (`validate_kernels.py estimate`,
 spread_code.py), and models that know less likewise (compare_nulls.py). It writes model.json, nulls.json and
-kernel_validation.csv beside the run and the shipped table, and the blocks of docs/model.md between marks.
+kernel_validation.csv beside the run and the shipped table, and the blocks between marks of docs/model.md and
+studies/model/fit.md, and the picture of the former.
 `--only-judge` fits nothing: it writes the blocks by the terms that are there. Exit codes are those of
 `ptxbench`.
 """
@@ -41,11 +42,13 @@ from ptxbench.model.terms import FILE, MOSTLY_DYNAMIC, CodeSpread, Terms, write_
 from ptxbench.model.validate import fit_kernels, judge_terms, validate_model
 from ptxbench.model.validation_file import Purpose
 from ptxbench.model.validation_table import ValidatedKernel, mean_absolute_error_pct, write_validated
+from ptxbench.report.figure import new_figure, save_pages
 from ptxbench.storage.shipped import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
-PAGE = ROOT / "docs" / "model.md"
+ANSWER, PICTURE = ROOT / "docs" / "model.md", ROOT / "docs" / "images" / "model_judged.png"
+PAGE = ROOT / "studies" / "model" / "fit.md"
 README = ROOT / "README.md"
 RUNS = {"h200": "table-6eda", "h100": "table-57c3"}
 # Sessions of this GPU were counted; the others run the same machine code.
@@ -102,9 +105,29 @@ def main() -> int:
         for gpu in arguments.gpus or RUNS:
             fit(gpu)
     judged = [judge(gpu) for gpu in RUNS]
-    write_blocks(PAGE, blocks(judged))
+    found = blocks(judged)
+    write_blocks(ANSWER, {"answers": found.pop("answers")})
+    write_blocks(PAGE, found)
+    draw(judged)
     write_blocks(README, {"estimate": summary(judged)})
     return 0
+
+
+def draw(judged: Sequence[Judged]) -> None:
+    """Draw by how much each judged kernel is off, against its power."""
+    figure = new_figure(9, 3.6)
+    for panel, one in zip(figure.subplots(1, len(judged), sharey=True), judged, strict=True):
+        panel.axhspan(-10, 10, color="0.92")
+        for name, color in (("library", "tab:blue"), ("suite", "tab:orange")):
+            kernels = one.kernels[name]
+            label = {"library": "library kernels", "suite": "bound by instructions"}[name]
+            panel.scatter(
+                [k.power_w for k in kernels], [k.error_pct for k in kernels], s=14, color=color, label=label
+            )
+        panel.set(title=f"{one.gpu.upper()}: kernels that set no number", xlabel="measured power, W")
+    figure.axes[0].set_ylabel("estimate is off by, %")
+    figure.axes[0].legend()
+    save_pages([figure], PICTURE)
 
 
 def folders_of(gpu: str) -> tuple[Path, Path]:

@@ -5,7 +5,7 @@
 
 Needs nvcc of the assembler's CUDA version, and no GPU. The second form estimates one operator of CUDA on each
 element of an array, and three kernels of a training step, as a user does who knows the launch alone, and
-writes docs/model.md's table of them (code_split.toml, results/GPU/code).
+writes studies/model/fit.md's table of them (code_split.toml, results/GPU/code).
 
 In the first form each kernel of the instruction suite is compiled for the table's GPU and
 counted by its code, with the passes of its outer loops as its launch has them: `rounds`, which nvcc splits
@@ -171,7 +171,7 @@ def estimate_alone(gpu: str, families: Collection[str] = ()) -> list[Alone]:
 
 
 def _write_alone() -> None:
-    """Write the table of code_split.toml into docs/model.md, and print it."""
+    """Write the table of code_split.toml into studies/model/fit.md, and print it."""
     gpus = [gpu for gpu in RUNS if (ROOT / "results" / SHIPPED[gpu].name / CODE).exists()]
     by_gpu = {gpu: estimate_alone(gpu) for gpu in gpus}
     rows = []

@@ -2,7 +2,7 @@
 
     python runners/refresh_common.py results/nvidia-h200/validation/counts
 
-The folder holds CSVs of ncu with executed opcodes (docs/model.md, section 2). Every kernel counts as much as
+The folder holds CSVs of ncu with executed opcodes (docs/howto/estimate.md). Every kernel counts as much as
 every other, and one that was launched more than once counts once. Exit codes are those of `ptxbench`.
 """
 

@@ -3,7 +3,7 @@
     ncu --csv --page raw --print-units base --print-metric-instances details \
         --metrics sass__inst_executed_per_opcode_with_modifier_all,... ./program > counts.csv
 
-docs/model.md, section 2, lists the metrics.
+docs/howto/estimate.md lists the metrics.
 
 A cell of a metric with instances reads "12,345 (FFMA: 12,000; IADD3: 345)"; older output separates them
 otherwise, so that any list of opcodes with numbers in parentheses or behind colons is taken.

@@ -42,7 +42,7 @@ _PIPE = {
 }
 # Of other classes, but on the pipe of integers: comparisons, choices and conversions between registers.
 _ALU = frozenset(["FMNMX", "FSETP", "FSEL", "SEL", "PRMT", "P2R", "R2P", "I2FP", "F2FP", "VOTE"])
-# Takes a half of them off it: with VIADD there, fit kernels are modelled 2% worse (docs/model.md, section 4).
+# Takes a half of them off it: with VIADD there, fit kernels are 2% worse (studies/model/fit.md, section 4).
 _BESIDE_ALU = "VIADD"
 _SPECIAL = frozenset(["I2F", "F2I", "F2F", "FRND"])
 _FULL_FP32 = frozenset(["FFMA", "FADD", "FMUL"])

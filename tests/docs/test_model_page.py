@@ -1,4 +1,4 @@
-"""What docs/model.md says of whole kernels is what the committed file holds."""
+"""What studies/model/fit.md says of whole kernels is what the committed file holds."""
 
 import csv
 import json
@@ -47,11 +47,11 @@ def test_errors_of_whole_kernels(name: str, column: str, value: str) -> None:
         mean_pct(rows, "estimated_by_limit_j"),
         mean_pct(rows, "full_clock_j"),
     ]
-    assert f"| {' | '.join(cells)} |" in (ROOT / "docs/model.md").read_text()
+    assert f"| {' | '.join(cells)} |" in (ROOT / "studies/model/fit.md").read_text()
 
 
 def test_accuracy_says_of_whole_kernels_what_the_model_says() -> None:
-    page = (ROOT / "docs/model.md").read_text()
+    page = (ROOT / "studies/model/fit.md").read_text()
     errors = {}
     for gpu in ("h200", "h100"):
         block = page.split(f"<!-- nulls-{gpu}:begin -->")[1].split("<!--")[0]

@@ -143,7 +143,7 @@ def test_what_the_documents_say_of_both_gpus(module, monkeypatch, gpu, column):
     monkeypatch.setattr(module, "_CONSTANTS_PJ", (16.0,))
     monkeypatch.setattr(module, "_SHUFFLES", 1)
     cases = module.read_cases(H200.parent / gpu / "suite", H200 / "suite")
-    text = (H200.parents[1] / "docs" / "model.md").read_text()
+    text = (H200.parents[1] / "studies" / "model" / "fit.md").read_text()
     found = module.compare(cases, read_solved(H200 / "table-6eda").opcode_energies)
     assert found[0].name == "the model: opcodes keep 50% of their own energy"
     shown = {cells[0]: cells[1 + column :] for cells in map(cells_of, text.splitlines()) if cells}

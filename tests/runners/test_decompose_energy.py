@@ -47,7 +47,7 @@ def test_what_the_page_says(module, monkeypatch, capsys):
     monkeypatch.setattr(module, "_DRAWS", 2)
     monkeypatch.setattr(sys, "argv", ["x", "--validation", str(suite), "--table", str(table)])
     assert module.main() == 0
-    text = (ROOT / "docs" / "model.md").read_text()
+    text = (ROOT / "studies" / "model" / "fit.md").read_text()
     for line in capsys.readouterr().out.splitlines()[2:]:
         cells = [cell.strip().partition(" (")[0] for cell in line.strip("| ").split("|")]
         row = next(row for row in text.splitlines() if row.startswith(f"| {cells[0]} |"))

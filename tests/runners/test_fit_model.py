@@ -1,4 +1,4 @@
-"""The figures of docs/model.md and README are what fit_model.py writes."""
+"""The figures of docs/model.md, studies/model/fit.md and README are what fit_model.py writes."""
 
 import importlib
 import sys
@@ -24,10 +24,20 @@ def judged(module):
 
 
 def test_the_page_has_what_the_terms_come_to(module, judged):
-    page = (ROOT / "docs" / "model.md").read_text()
+    answer, study = module.ANSWER.read_text(), module.PAGE.read_text()
     for name, block in module.blocks(judged, left_out=False).items():
-        assert f"<!-- {name}:begin -->\n{block}<!-- {name}:end -->" in page, name
+        assert f"<!-- {name}:begin -->\n{block}<!-- {name}:end -->" in (
+            answer if name == "answers" else study
+        ), name
 
 
 def test_the_readme_says_how_far_off_whole_kernels_are(module, judged):
     assert module.summary(judged) in (ROOT / "README.md").read_text()
+
+
+def test_the_page_says_what_models_that_know_less_come_to(module, judged):
+    rows = [row.split("|") for row in module.ANSWER.read_text().splitlines() if row.startswith("|")]
+    said = {row[1].strip(): [cell.strip() for cell in row[2:-1]] for row in rows}
+    for name in ("the table", "every opcode at 12 pJ", "no energy of instructions", "mean power times time"):
+        found = [dict(one.nulls)[name] for one in judged]
+        assert said[name] == [f"{of_set.mean_absolute_pct:.1f}" for sets in found for of_set in sets]

@@ -30,7 +30,7 @@ def test_what_the_documents_say_of_code_alone_and_of_modelled_times(tmp_path):
         [f"{n:.6g}" for n in (s.low, s.high)] for s in kept.code_spreads
     ]
     assert found.time.slack == pytest.approx(kept.time.slack)
-    text = (ROOT / "docs" / "model.md").read_text()
+    text = (ROOT / "studies" / "model" / "fit.md").read_text()
     for one in found.code_spreads:
         time = "modelled" if one.modelled_time else "measured"
         counted = "counted" if one.bytes_counted else "not"

@@ -44,7 +44,7 @@ def load(monkeypatch):
 @pytest.mark.parametrize("suite", ["instruction", "field"])
 def test_the_split_is_the_one_that_was_fixed_before_anything_was_measured(load, suite):
     split, _ = load("suite_split").SPLITS[suite]
-    page = (ROOT / "docs" / "model.md").read_text()
+    page = (ROOT / "studies" / "model" / "fit.md").read_text()
     written = re.search(rf"{re.escape(split.name)}`[^.]*?`([0-9a-f]{{64}})`", page, re.S)
     assert written is not None
     assert hashlib.sha256(split.read_bytes()).hexdigest() == written[1]

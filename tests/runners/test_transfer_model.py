@@ -27,7 +27,7 @@ def test_what_the_page_says_of_the_h100(module, monkeypatch, capsys):
     last = capsys.readouterr().out.splitlines()[-1]
     _, cases, error, mean, inside = (cell.strip() for cell in last.strip("| ").split("|"))
     row = f"| `h200` | its own | {cases} suite cases on an H100 | {error}% | {mean}% | {inside} |"
-    assert row in (ROOT / "docs" / "model.md").read_text()
+    assert row in (ROOT / "studies" / "model" / "fit.md").read_text()
 
 
 def test_a_session_without_counts_is_refused(module):
@@ -45,6 +45,6 @@ def test_terms_of_one_gpu_go_with_the_table_of_another(module):
         RESULTS / "nvidia-h100" / "validation", RESULTS / "nvidia-h200" / "validation", mixed
     )
     errors = [abs(one.error_pct) for one in found]
-    text = " ".join((ROOT / "docs" / "model.md").read_text().split())
+    text = " ".join((ROOT / "studies" / "model" / "fit.md").read_text().split())
     row = f"| `h100` | H200 | 51 library cases on an H100 | {sum(errors) / len(errors):.1f}% |"
     assert row in text
