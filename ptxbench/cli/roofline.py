@@ -116,9 +116,10 @@ class _ShowOptions:
     """Options of `ptxbench roofline show`.
 
     Attributes:
-        kernels: Folder of runners/validate_kernels.py: its kernels are placed on the roofline of the first
-            RUN.
-        counts: Folder of the counts of --kernels, where they are not in it.
+        kernels: Kernels to place on the roofline of the first RUN: JSON of run, report PROFILE or estimate,
+            or a folder of runners/validate_kernels.py.
+        counts: Counts of --kernels, where they are not in it: a CSV of ncu, or of a folder a folder.
+        html: Write the page of the RUNs, and of --kernels, for a browser.
         as_csv: Print every kernel of the RUNs, or of --kernels, as CSV.
     """
 
@@ -131,6 +132,7 @@ class _ShowOptions:
         Path | None,
         plot_of("roofline, arch line, power, energy, green-up, trades; several RUNs side by side"),
     ] = None
+    html: Annotated[Path | None, Opt(metavar="FILE")] = None
     as_json: Json = False
     as_csv: Annotated[bool, Opt(flag="--csv")] = False
 
@@ -145,12 +147,23 @@ def show(options: _ShowOptions) -> None:
         raise click.UsageError("give --json or --csv, not both.")
     if options.counts is not None and options.kernels is None:
         raise click.UsageError("--counts needs --kernels.")
+    if options.html is not None:
+        from ptxbench.storage.atomic import require_file
+
+        require_file(options.html)
     results = _results(options.run_paths, options.operands)
     placed = _placed(results[0], options.kernels, options.counts)
     if options.plot is not None:
         from ptxbench.report.roofline_plot import plot_roofline
 
         plot_roofline(results, options.plot, placed)
+    if options.html is not None:
+        from ptxbench.report.roofline_page import read_roofline, render_rooflines
+        from ptxbench.storage.atomic import write_text
+
+        write_text(
+            options.html, render_rooflines([read_roofline(path) for path in options.run_paths], placed)
+        )
     if options.as_csv:
         from ptxbench.report.roofline_kernels import kernels_csv, points_csv
 

@@ -22,6 +22,7 @@ from ptxbench.model.clocks.law import ClockLaw, Demand, PowerLaw, VoltageLaw, un
 from ptxbench.model.null_answer import NullAnswer
 from ptxbench.model.opcode_energies import MEASURED_RULES, OpcodeEnergies, OpcodeEnergy, Rule
 from ptxbench.model.opcodes import nearest, opcode_class
+from ptxbench.model.roofline.kernels import RooflineWork, roofline_work
 from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
 from ptxbench.model.terms import CountedSpread, TensorEnergy, Terms
 from ptxbench.model.work import OFF_CLOCK, Activity, KernelWork, Level
@@ -110,6 +111,7 @@ class KernelEstimate:
             power, but the interval; the parts and the time are those without these bytes.
         lines: Where the joules of instructions and bytes go by source line, where they were requested and the
             code has such lines; most first.
+        roofline: Its flops by kind, and bytes by the level that they come from; None of no known work.
     """
 
     kernel: str
@@ -128,6 +130,7 @@ class KernelEstimate:
     coverage: Coverage = Coverage(math.nan, math.nan, ())
     missing: tuple[str, ...] = ()
     lines: tuple[Part, ...] = ()
+    roofline: RooflineWork | None = None
 
     @property
     def known_j(self) -> float:
@@ -280,6 +283,7 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
         fills=dynamic.fills,
         notes=(*_notes(work, machine, capped, conditions), *_clock_notes(law, ratio)),
         coverage=coverage_of(work, machine.opcode_energies, dynamic.fills),
+        roofline=roofline_work(work),
     )
 
 

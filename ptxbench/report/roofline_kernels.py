@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.printable import render_csv
 from ptxbench.experiment.roofline.result import RooflineResult, fitted_machine
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
-from ptxbench.model.roofline.kernels import DRAM, RooflineWork, roofline_work
-from ptxbench.model.validate import MeasuredKernel, measured_kernels, read_works
+from ptxbench.model.roofline.kernels import DRAM, roofline_work
+from ptxbench.model.validate import measured_kernels, read_works
 from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.report.timed_kernels import TimedKernel, timed_kernels
 
 
 @dataclass(frozen=True)
@@ -49,57 +50,63 @@ class PlacedKernel:
 
 
 def placed_kernels(
-    result: RooflineResult, folder: Path, counts: Path | None = None
+    result: RooflineResult, source: Path, counts: Path | None = None
 ) -> tuple[PlacedKernel, ...]:
-    """Return the kernels of a session whose flops the roofline has an energy for, by intensity.
+    """Return kernels whose flops the roofline has an energy for, by intensity.
 
     Args:
         result: The roofline.
-        folder: What `runners/validate_kernels.py measure` wrote.
-        counts: Folder of ncu's counts, of any GPU of the same target; None: those in `folder`.
+        source: A folder that `runners/validate_kernels.py measure` wrote, or a file as `timed_kernels` reads.
+        counts: Of a folder the one of ncu's counts, of any GPU of the same target; None: those in it. Of a
+            file a CSV of ncu.
 
     Raises:
-        InputError: The folder is no session, has no counts, or no kernel fits the roofline.
+        InputError: There are no such kernels, they have no counts, or none fits the roofline.
     """
-    session = read_session(folder)
-    works, problems = read_works((counts or folder) / COUNTS, session)
-    if not works:
-        where = problems[0] if problems else f"{(counts or folder) / COUNTS} holds no counts"
-        raise InputError(f"{where}; count the kernels, or name the folder by `counts`")
+    kernels = (
+        list(_judged(source, counts))
+        if source.is_dir()
+        else [(one, "") for one in timed_kernels(source, counts)]
+    )
     machines = {
         one.kind: fitted_machine(result, one.kind, one.level)[0]
         for one in result.machines
         if one.level == DRAM
     }
-    found = [
-        placed
-        for one in measured_kernels(session)
-        if one.case.purpose is not Purpose.STATIC
-        and one.case.number in works
-        and (placed := _placed(one, roofline_work(works[one.case.number]), machines)) is not None
-    ]
+    found = [placed for one, operands in kernels if (placed := _placed(one, operands, machines)) is not None]
     if not found:
-        raise InputError(f"no kernel of {folder} does flops of {', '.join(machines) or 'any kind'} on DRAM")
+        raise InputError(f"no kernel of {source} does flops of {', '.join(machines) or 'any kind'} on DRAM")
     return tuple(sorted(found, key=lambda one: one.intensity))
 
 
-def _placed(
-    one: MeasuredKernel, work: RooflineWork, machines: Mapping[str, RooflineMachine]
-) -> PlacedKernel | None:
+def _judged(folder: Path, counts: Path | None) -> Iterator[tuple[TimedKernel, str]]:
+    """Yield the kernels of a session that have counts, with their operands."""
+    session = read_session(folder)
+    works, problems = read_works((counts or folder) / COUNTS, session)
+    if not works:
+        where = problems[0] if problems else f"{(counts or folder) / COUNTS} holds no counts"
+        raise InputError(f"{where}; count the kernels, or name the folder by `counts`")
+    for one in measured_kernels(session):
+        if one.case.purpose is not Purpose.STATIC and one.case.number in works:
+            work = roofline_work(works[one.case.number])
+            yield TimedKernel(one.case.name, one.energy_j, one.time_s, one.capped, work), one.case.operands
+
+
+def _placed(one: TimedKernel, operands: str, machines: Mapping[str, RooflineMachine]) -> PlacedKernel | None:
     """Return a kernel on its roofline; None where it does mostly other flops, or moves no bytes of DRAM."""
+    work = one.work
     flops = sum(work.flops.values())
     kind = max(work.flops, key=lambda name: work.flops[name], default="")
-    if kind not in machines or not math.isfinite(work.intensity):
+    if kind not in machines or not (math.isfinite(work.intensity) and flops > 0):
         return None
-    machine = machines[kind]
-    line_j = machine.energy_j(Algorithm(flops, work.bytes_moved[DRAM]))
+    line_j = machines[kind].energy_j(Algorithm(flops, work.bytes_moved[DRAM]))
     return PlacedKernel(
-        name=one.case.name,
-        operands=one.case.operands,
+        name=one.name,
+        operands=operands,
         kind=kind,
         intensity=work.intensity,
         gflops=flops / one.time_s / 1e9,
-        power_w=one.power_w,
+        power_w=one.energy_j / one.time_s,
         gflops_per_w=flops / one.energy_j / 1e9,
         line_gflops_per_w=flops / line_j / 1e9,
         capped=one.capped,

@@ -28,7 +28,9 @@ from ptxbench.experiment.roofline.result import (
 )
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
+from ptxbench.model.roofline.kernels import DRAM
 from ptxbench.model.roofline.power_capping import under_limit
+from ptxbench.report.roofline_kernels import PlacedKernel
 from ptxbench.report.web_page import fill_page, plain
 from ptxbench.sass.loop import LoopError
 from ptxbench.storage.manifest import read_run_manifest
@@ -43,6 +45,7 @@ _POINT_COLUMNS = (
     *("gflop_per_s", "gbyte_per_s", "time_ms", "temperature_c", "status", "sass"),
 )
 _OK, _SLOWED, _DISTURBED = "ok", "slowed by the power limit", "another program was on the GPU"
+_OTHER = "of others"
 _UNSETTLED = "slowed by the power limit, not settled"
 
 
@@ -143,13 +146,18 @@ def missing_fits(reports: Sequence[RooflineReport]) -> tuple[str, ...]:
     )
 
 
-def render_rooflines(reports: Sequence[RooflineReport]) -> str:
-    """Return the page."""
+def render_rooflines(reports: Sequence[RooflineReport], placed: Sequence[PlacedKernel] = ()) -> str:
+    """Return the page.
+
+    Args:
+        reports: The runs.
+        placed: Kernels of others, which stand on the roofline of the first run.
+    """
     titles = dict.fromkeys(report.manifest.gpu.title for report in reports)
-    return fill_page(_TEMPLATE, "Energy rooflines: " + ", ".join(titles), _document(reports))
+    return fill_page(_TEMPLATE, "Energy rooflines: " + ", ".join(titles), _document(reports, placed))
 
 
-def _document(reports: Sequence[RooflineReport]) -> dict[str, object]:
+def _document(reports: Sequence[RooflineReport], placed: Sequence[PlacedKernel]) -> dict[str, object]:
     labels, tables = _gpu_labels(reports), _shipped_tables(reports)
     sass: dict[str, int] = {}
     series: list[dict[str, object]] = []
@@ -165,9 +173,14 @@ def _document(reports: Sequence[RooflineReport]) -> dict[str, object]:
                     text = report.sass.get(point.kernel.name, "")
                     place = sass.setdefault(text, len(sass))
                     points.append([len(series), *map(plain, _cells(point)), place])
+                most = max(p.kernel.sms for p in own)
+                if not number and level == DRAM:
+                    place = sass.setdefault("", len(sass))
+                    of_others = [_placed_cells(one, most) for one in placed if one.kind == kind]
+                    points += [[len(series), *map(plain, cells), place] for cells in of_others]
                 series.append({
                     "run": number, "gpu": labels[number], "kind": kind, "level": level,
-                    "operands": fit.pattern, "sms": max(p.kernel.sms for p in own), "reason": fit.reason,
+                    "operands": fit.pattern, "sms": most, "reason": fit.reason,
                     **(_lines(fit.result, kind, level, own) if fit.result else {}),
                 })  # fmt: skip
     return {
@@ -240,6 +253,17 @@ def _cells(point: MeasuredPoint) -> tuple[object, ...]:
         point.temperature_c,
         status,
     )
+
+
+def _placed_cells(one: PlacedKernel, sms: int) -> tuple[object, ...]:
+    """Return the same of a kernel of others, which stands with those on all SMs."""
+    name = f"{one.name} {one.operands}".strip()
+    moved_gb = one.gflops / one.intensity
+    unknown = math.nan
+    return (
+        name, sms, one.intensity, one.power_w, unknown, unknown, one.gflops_per_w, one.gflops, moved_gb,
+        unknown, unknown, _OTHER + (", at the power limit" if one.capped else ""),
+    )  # fmt: skip
 
 
 def _lines(

@@ -17,6 +17,7 @@ from ptxbench.experiment.roofline.measure import measure
 from ptxbench.experiment.roofline.point import RooflineOptions
 from ptxbench.experiment.roofline.result import fitted_machine
 from ptxbench.model.roofline.tradeoff import TradeOff
+from ptxbench.report.roofline_kernels import PlacedKernel
 from ptxbench.report.roofline_page import PatternFit, read_roofline, render_rooflines
 
 KEPT = Path(__file__).parents[2] / "results"
@@ -35,6 +36,18 @@ def reports():
 
 def data_of(text):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text).group(1))
+
+
+def test_kernels_of_others_are_stars_on_the_first_run(reports):
+    mine = PlacedKernel("mine", "", "f32", 4.0, 8000.0, 400.0, 20.0, 30.0, capped=True)
+    other_kind = replace(mine, name="half", kind="f16x2")
+    data = data_of(render_rooflines(reports, [mine, other_kind]))
+    rows = [dict(zip(data["point_columns"], cells, strict=True)) for cells in data["points"]]
+    (row,) = [row for row in rows if row["status"].startswith("of others")]
+    assert data["series"][row["series"]]["run"] == 0
+    assert data["series"][row["series"]]["level"] == "dram"
+    assert (row["kernel"], row["gbyte_per_s"], row["time_ms"]) == ("mine", 2000, None)
+    assert row["sms"] == data["series"][row["series"]]["sms"]
 
 
 def test_the_page_has_what_the_fit_says_and_lines_that_agree_with_it(reports):
