@@ -1,4 +1,4 @@
-"""The page of jobs shows what its commands print."""
+"""Pages show what their commands print; the page of jobs has twenty of them."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from ptxbench.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "jobs.md"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 @pytest.fixture(scope="module")
@@ -16,11 +17,14 @@ def module():
     return load_script("runners/refresh_console.py")
 
 
-def test_the_jobs_print_what_the_page_shows(module):
-    shown = module.blocks(PAGE.read_text())
-    assert len(shown) > 10
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```console" in page.read_text()], ids=lambda page: page.stem
+)
+def test_commands_print_what_a_page_shows(module, page):
+    shown = module.blocks(page.read_text())
+    assert len(shown) > (10 if page == PAGE else 0)
     for command, output in shown:
-        assert module.printed(command) == output, f"run runners/refresh_console.py --write {PAGE.name}"
+        assert module.printed(command) == output, f"run runners/refresh_console.py --write {page}"
 
 
 def test_there_are_twenty_jobs_each_with_a_command(module):
