@@ -57,8 +57,9 @@ class MeasureOptions(_Measuring):
     Attributes:
         instruction: Name in the catalogue (`ptxbench cost --list`).
         protocol: Protocol: dynamic (the whole chip) or arafa (one thread).
-        operands: What the operands hold: random, zeros, uniform (random, the same in all lanes of a warp) or
-            halves (random, the same in lanes i and i + 16).
+        operands: What the operands hold: random, zeros, uniform (random, the same in all lanes of a warp),
+            halves (random, the same in lanes i and i + 16), hamming:N (N of 32 bits of these differ), still
+            (the same in all copies of a thread), or still: before one of the last two.
     """
 
     instruction: str
@@ -77,7 +78,7 @@ class MeasureTableOptions(_Measuring):
         instructions: Names in the catalogue.
         opt_levels: One or several of O0 and O3.
         protocols: One or several of dynamic and arafa.
-        operands: One or several of random, zeros, uniform and halves.
+        operands: One or several patterns, as in `measure`.
         lanes: Active lanes of each warp, one number or several; energies stay those of one active thread.
     """
 

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.catalogue.model import Instruction
+from ptxbench.codegen.alike import apart_by, refuse_alike, stand_still
 from ptxbench.codegen.values import CHAINS, GENERATORS, NEVER_ZERO, RECORDS, SETS, Slots
-from ptxbench.core.condition import LANE_PATTERNS, Pattern
+from ptxbench.core.condition import Pattern
 from ptxbench.core.errors import InputError, NotMeasurableError
 from ptxbench.core.threads import WARP
 
@@ -22,14 +23,6 @@ _ROLES = (*PER_CHAIN, *PER_SET, "b")
 _FIRST_SLOT = {role: 4 * place for place, role in enumerate(_ROLES)}
 SLOTS = _FIRST_SLOT["b"] + SETS * CHAINS
 RECORD_BYTES = 8 * SLOTS
-# Whose values a lane has under a pattern of lanes. Thread t has record t modulo RECORDS, so that records in
-# order are lanes in order.
-_LANE = np.arange(WARP)
-_SOURCE_LANE = {Pattern.UNIFORM: np.zeros_like(_LANE), Pattern.HALVES: _LANE % (WARP // 2)}
-# What a copy works on that no lane has in registers of its own: memory, addresses, special registers, words
-# of a warp.
-_FAMILIES_WITHOUT_OWN = ("async", "chase", "uniform", "wgmma")
-_FROM_ELSEWHERE = ("load", "prefetch", "read", "ask")
 
 
 def operand_bytes(instruction: Instruction, pattern: Pattern, seed: int) -> npt.NDArray[np.uint8]:
@@ -45,8 +38,9 @@ def operand_bytes(instruction: Instruction, pattern: Pattern, seed: int) -> npt.
 
     Raises:
         InputError: The row names no known generator.
-        NotMeasurableError: A generator has no such pattern.
+        NotMeasurableError: The row, or a generator, has no such pattern.
     """
+    refuse_alike(instruction, pattern)
     generators = {role: instruction.values_for(role) for role in _ROLES}
     for values in generators.values():
         if values not in GENERATORS:
@@ -62,22 +56,15 @@ def operand_bytes(instruction: Instruction, pattern: Pattern, seed: int) -> npt.
         rng = np.random.default_rng(seed)
         for role, values in generators.items():
             begin, end = _FIRST_SLOT[role], _FIRST_SLOT[role] + _width(role)
-            slots[:, begin:end] = GENERATORS[values](role, instruction.type_of(role), rng, end - begin)
-    if pattern in LANE_PATTERNS:
-        _require_own_registers(instruction, pattern)
-        slots = slots.reshape(-1, WARP, SLOTS)[:, _SOURCE_LANE[pattern]]
+            ptx_type = instruction.type_of(role)
+            drawn = GENERATORS[values](role, ptx_type, rng, end - begin)
+            if pattern.bits_apart is not None:
+                flips = np.random.default_rng((seed, begin))
+                drawn = apart_by(drawn, values, ptx_type, pattern.bits_apart, flips)
+            slots[:, begin:end] = stand_still(drawn, role, instruction) if pattern.is_still else drawn
+    if pattern is Pattern.UNIFORM:
+        slots = np.repeat(slots[::WARP], WARP, axis=0)
     return slots.reshape(-1).view(np.uint8)
-
-
-def _require_own_registers(instruction: Instruction, pattern: Pattern) -> None:
-    """Refuse a row whose operands are not what each lane loads into its registers."""
-    loads_any = any(instruction.values_for(role) != "none" for role in _ROLES)
-    elsewhere = dict(instruction.params).get("does") in _FROM_ELSEWHERE
-    if instruction.family in _FAMILIES_WITHOUT_OWN or elsewhere or not loads_any:
-        raise NotMeasurableError(
-            f"instruction {instruction.name}: no pattern {pattern}; what it works on is not in registers that"
-            " each lane has of its own"
-        )
 
 
 def slot_of(role: str, set_number: int, chain: int) -> int:

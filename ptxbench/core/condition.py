@@ -28,20 +28,41 @@ class OptLevel(StrEnum):
 class Pattern(StrEnum):
     """What the operands are.
 
-    Since the warps of a chip hold values of their own under each pattern but zeros, the last two tell what it
-    costs that the lanes of a warp differ.
+    Since the warps of a chip hold values of their own under each pattern but zeros, the others tell what it
+    costs that the lanes of a warp differ, and (without "still") that one copy differs from the next.
     """
 
     RANDOM = "random"  # each thread has values of its own
     ZEROS = "zeros"
     UNIFORM = "uniform"  # random, but the lanes of a warp have the same values
     HALVES = "halves"  # random, but lane i has the values of lane i + 16
+    HAMMING_1 = "hamming:1"  # random, but of 32 bits so many differ from lane i to lane i + 16, by mean
+    HAMMING_2 = "hamming:2"
+    HAMMING_4 = "hamming:4"
+    HAMMING_8 = "hamming:8"
+    STILL = "still"  # random, but all copies in a thread have the same values
+    STILL_HALVES = "still:halves"
+    STILL_HAMMING_1 = "still:hamming:1"
+    STILL_HAMMING_2 = "still:hamming:2"
+    STILL_HAMMING_4 = "still:hamming:4"
+    STILL_HAMMING_8 = "still:hamming:8"
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no operand changes from one copy to the next."""
+        return self.startswith("still")
+
+    @property
+    def bits_apart(self) -> int | None:
+        """Of 32 bits, how many differ from lane i to lane i + 16, by mean; None: not set."""
+        *_, last = self.split(":")
+        return 0 if last == "halves" else int(last) if last.isdecimal() else None
 
 
 # What the operands of whole arrays may be: they say nothing of lanes.
 ARRAY_PATTERNS = (Pattern.RANDOM, Pattern.ZEROS)
-# What says how the lanes of a warp differ.
-LANE_PATTERNS = (Pattern.UNIFORM, Pattern.HALVES)
+# What says how the lanes of a warp differ, or its copies.
+LANE_PATTERNS = tuple(pattern for pattern in Pattern if pattern not in ARRAY_PATTERNS)
 
 
 class Form(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ptxbench.core.condition import ARRAY_PATTERNS, OptLevel, Pattern
+from ptxbench.core.condition import ARRAY_PATTERNS, OptLevel
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.threads import WARP
 
@@ -60,7 +60,7 @@ SensorPath = Annotated[
 ]
 Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
 # By these the command line knows the type.
-PATTERNS = f"[{'|'.join(Pattern)}]"
+PATTERNS = "[random|zeros|uniform|halves|hamming:N|still[:halves|:hamming:N]]"
 # How a size by dimension is written.
 BY_DIMENSION = "X[,Y[,Z]]"
 OF_ARRAYS = f"[{'|'.join(ARRAY_PATTERNS)}]"
@@ -72,7 +72,8 @@ LaneOperands = Annotated[
     tuple[str, ...],
     Opt(
         help="Operand pattern (may be repeated; default: random). uniform: random, but the same values in all"
-        " lanes of a warp; halves: random, but the same in lanes i and i + 16.",
+        " lanes of a warp; halves: random, but the same in lanes i and i + 16; hamming:N: of 32 bits of these"
+        " lanes N differ, by mean (1, 2, 4, 8); still: the same in all copies of a thread.",
         metavar=PATTERNS,
     ),
 ]

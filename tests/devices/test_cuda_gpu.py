@@ -204,6 +204,17 @@ def test_kernels_compute_what_their_ptx_says(gpu, module_of, level, form, name, 
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("pattern", [Pattern.HAMMING_4, Pattern.STILL, Pattern.STILL_HAMMING_1])
+def test_chains_on_operands_that_are_alike_compute_what_their_ptx_says(gpu, module_of, pattern):
+    module = module_of("xor.b32", OptLevel.O3, Form.THROUGHPUT)
+    operands = operand_bytes(module.instruction, pattern, 5)
+    grid, block, iterations = gpu.info.sm_count, 256, 5
+    found = results(gpu, launch_of(module, "target", grid, block, iterations, operands=(operands,)))
+    np.testing.assert_array_equal(
+        found, expected_output(module.ptx, "target", operands, grid * block, iterations)
+    )
+
+
 def test_the_three_clocks_agree(gpu, module_of):
     launch = lasting(gpu, launch_of(module_of("fma.rn.f32"), grid=gpu.info.sm_count), 0.3)
     window = gpu.run(launch).window

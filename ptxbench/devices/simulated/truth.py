@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from ptxbench.core.condition import Pattern
 from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
 from ptxbench.devices.simulated.chance import hashed_unit
@@ -63,9 +64,13 @@ _BY_WARP = ("control", "uniform")
 _L2_LATENCY_CYCLES = 260.0
 _SLEEP_S = 1e-6
 
-# How much of the operand bits' toggling is left: 1 is random data, 0 is data that never changes. Most of it
-# is between the two halves of a warp, which a unit of 16 lanes takes one after the other.
-_TOGGLING = {"random": 1.0, "zeros": 0.0, "uniform": 0.4, "halves": 0.5}
+# Of what operand bits cost that change, the share of those that change in time. The others change from one
+# half of the warp to the other, which a unit of 16 lanes takes one after the other.
+_IN_TIME = 0.4
+# A random word differs from another in half of its bits.
+_RANDOM_BITS = 16
+# Where few bits that differ between the halves cost nearly as much as many.
+_SATURATING = ("fp32", "imad", "fp64", "tensor", "special")
 
 
 def loop_energy_pj(loop: Loop, pattern: str, profile: Profile, lanes: int = WARP) -> float:
@@ -150,8 +155,8 @@ def opcode_energy_pj(opcode: str, pattern: str, profile: Profile, lanes: int = W
 
 def _whole_warp_pj(opcode: str, pattern: str, profile: Profile) -> float:
     """Return one thread's share of an instruction of a whole warp, pJ."""
-    if pattern not in _TOGGLING:
-        known = ", ".join(_TOGGLING)
+    if pattern not in tuple(Pattern):
+        known = ", ".join(Pattern)
         raise InputError(f"the simulated GPU has no operand pattern {pattern!r}, only {known}")
     pipe = pipe_of(opcode)
     if pipe == "control":
@@ -159,7 +164,19 @@ def _whole_warp_pj(opcode: str, pattern: str, profile: Profile) -> float:
     if pipe == "uniform":
         return (20 + 40 * _chance("uniform", opcode)) / WARP
     still = 0.34 + 0.12 * _chance("still", opcode)
-    return _random_energy_pj(opcode, profile.energy_pj) * (still + (1 - still) * _TOGGLING[pattern])
+    return _random_energy_pj(opcode, profile.energy_pj) * (
+        still + (1 - still) * _toggling(Pattern(pattern), pipe)
+    )
+
+
+def _toggling(pattern: Pattern, pipe: str) -> float:
+    """Return how much of what changing bits cost is left: 1 on random data, 0 on data that never change."""
+    if pattern is Pattern.ZEROS:
+        return 0.0
+    apart = 0 if pattern is Pattern.UNIFORM else pattern.bits_apart
+    bits = _RANDOM_BITS if apart is None else apart
+    share = bits / (bits + 1) * (1 + 1 / _RANDOM_BITS) if pipe in _SATURATING else bits / _RANDOM_BITS
+    return (0.0 if pattern.is_still else _IN_TIME) + (1 - _IN_TIME) * share
 
 
 # A profile has some dozens of opcodes, and each launch asks for them anew.
