@@ -125,7 +125,7 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
         ("docs/accuracy.md", "tensor"): flop_table(),
         ("docs/accuracy.md", "imprecise"): imprecise_rows(),
         ("docs/accuracy.md", "coverage"): coverage_table(),
-        ("docs/accuracy.md", "tensor-roofline"): tensor_roofline_table(),
+        ("studies/boards/accuracy.md", "tensor-roofline"): tensor_roofline_table(),
         ("docs/howto/look_up.md", "example"): cost_example(),
         ("docs/roofline.md", "boards"): rooflines_table(),
         ("docs/roofline.md", "third"): third_power_table(),
