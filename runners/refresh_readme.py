@@ -128,7 +128,7 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
         ("studies/boards/accuracy.md", "tensor-roofline"): tensor_roofline_table(),
         ("docs/howto/look_up.md", "example"): cost_example(),
         ("docs/roofline.md", "boards"): rooflines_table(),
-        ("docs/roofline.md", "third"): third_power_table(),
+        ("studies/roofline/fit.md", "third"): third_power_table(),
     }
 
 
