@@ -117,7 +117,8 @@ class TuneKernelOptions(TuningOptions):
         gpu: An open GPU, or what `open_gpu` takes.
         source: Path of a .cu, .ptx or .cubin file or of a template (.cu.j2, .ptx.j2); or CUDA or PTX text.
         kernel: Name of the kernel in the source; in CUDA also an expression, such as `ns::softmax<float, N>`.
-        axes: Values of each axis: a list, or `{"from": 1, "to": "1024 // BLOCK", "factor": 2}`.
+        axes: Values of each axis: a list, `{"from": 1, "to": "1024 // BLOCK", "factor": 2}`, or a function of
+            the values before it (not with `isolate`).
         arguments: The kernel's parameters by name, in order: numpy arrays, numpy numbers, or a pair of a type
             and an expression, such as `("i32", "N // BLOCK")`.
         answer: What the arrays that the kernel writes must hold afterwards, by name.
@@ -207,9 +208,18 @@ def tune_kernel(options: TuneKernelOptions) -> TunedKernel:
         out = options.out
         folder = Path(stack.enter_context(TemporaryDirectory()) if out is None else out)
         if options.isolate:
+            _require_no_functions(options.axes)
             return TunedKernel(tune_isolated(closed(options.gpu), tuning, folder, options.limit_s))
         opened = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
         return TunedKernel(tune(opened._device, tuning, folder))
+
+
+def _require_no_functions(axes: Mapping[str, Any]) -> None:
+    for name, values in axes.items():
+        if callable(values):
+            raise InputError(
+                f"{_PLACE}: axis {name} is a function, which another process cannot get; list its values"
+            )
 
 
 def _source(source: str | Path, kernel: str) -> dict[str, object]:

@@ -65,7 +65,8 @@ class _Space:
     """The variants of a product.
 
     Attributes:
-        space: TOML file of the search space, or beast: the space of Anzt et al. (2015).
+        space: TOML file of the search space, or beast or beast-kepler: the space of Anzt et al. (2015) by the
+            limits of today's GPUs, or of theirs.
         variants: Try this variant, and none that is not named (may be repeated).
         beside: Measure this library's product, too, before and after the search (needs PyTorch or CuPy).
     """

@@ -29,11 +29,14 @@ class _ReportOptions:
 
     Attributes:
         out: Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or .txt).
+        counters: CSV of counters by variant, which go into all correlations and means
+            (`runners/tune_counters.py` writes one with Nsight Compute).
         plots: Folder for plots: front, path of the search, ranges by axis, hull, correlations, quadrants.
     """
 
     run: Annotated[Path, Arg()]
     table: TableFolder = None
+    counters: Path | None = None
     out: Path | None = None
     plots: Annotated[Path | None, Opt(kind=PictureFolder())] = None
     as_json: Json = False
@@ -54,6 +57,7 @@ def report(options: _ReportOptions) -> int:
     from ptxbench.storage.location import require_outside
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.analysis import analyse
+    from ptxbench.tune.counters import read_counters
     from ptxbench.tune.evaluate import estimated_again
     from ptxbench.tune.folder import TuningFolder
     from ptxbench.tune.kernel_tuner_cache import cache_text
@@ -68,7 +72,8 @@ def report(options: _ReportOptions) -> int:
         manifest = folder.manifest
         model = open_model(find_table(options.table), manifest.gpu, manifest.part.options.pattern)
         trials = estimated_again(trials, manifest.part.problem, model)
-    found = analyse(trials, folder.manifest.part.problem, folder.beside)
+    counters = read_counters(options.counters) if options.counters is not None else {}
+    found = analyse(trials, folder.manifest.part.problem, folder.beside, counters)
     if found is None:
         click.echo(
             f"{options.run}: none of {len(trials)} variants has a time and an energy{scale and f'; {scale}'}"
@@ -134,6 +139,7 @@ def _plain(found: Analysis) -> dict[str, object]:
         "hull": [one.name for one in found.hull],
         "spreads": [vars(one) for one in found.spreads],
         "correlations": [vars(one) for one in found.correlations],
+        "linear_correlations": [vars(one) for one in found.linear],
         "splits": [vars(one) for one in found.splits],
         "by_occupancy": [vars(one) for one in found.levels],
         "beside": [vars(one) for one in found.beside],

@@ -83,6 +83,7 @@ def sections(
             ),
         ),
         _correlation_section(found),
+        *_linear_section(found),
         *_split_section(found),
         *_level_section(found),
         *_ranking_section(trials),
@@ -127,16 +128,23 @@ def _correlation_section(found: Analysis) -> Section:
         by_metric.setdefault(one.metric, {})[one.target] = cell
     return Section(
         "Rank correlation with 95% intervals",
-        (
-            "An interval that holds zero says nothing. A correlation is no cause: metrics go along together.",
-            "With GFLOP/s, GFLOP/s/W and their product they are those with time, energy and energy x time,"
-            " with the other sign.",
-        ),
+        ("An interval that holds zero says nothing. A correlation is no cause: metrics go along together.",),
         ("metric", *TARGETS),
         tuple(
             (metric, *(cells.get(target, "-") for target in TARGETS)) for metric, cells in by_metric.items()
         ),
     )
+
+
+def _linear_section(found: Analysis) -> tuple[Section, ...]:
+    if not found.linear:
+        return ()
+    rows = [
+        (one.metric, *(f"{value:+.2f}" for value in (one.gflops, one.gflops_per_w, one.product)))
+        for one in found.linear
+    ]
+    columns = ("metric", "GFLOP/s", "GFLOP/s/W", "their product")
+    return (Section("Linear correlation with speed and efficiency", (), columns, tuple(rows)),)
 
 
 def _split_section(found: Analysis) -> tuple[Section, ...]:

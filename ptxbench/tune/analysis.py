@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ptxbench.core.distributions import rank_correlation, student_quantile
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.opcodes import opcode_class
 from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.counters import Counters
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.outcome import Settled, at_limit
@@ -161,6 +163,25 @@ class Correlation:
 
 
 @dataclass(frozen=True)
+class LinearCorrelation:
+    """Linear correlation (Pearson) of a metric with speed and efficiency (Anzt et al. 2015, Figures 6 to 8).
+
+    Attributes:
+        metric: The metric.
+        variants: How many have it.
+        gflops: With GFLOP/s.
+        gflops_per_w: With GFLOP/s/W.
+        product: With their product.
+    """
+
+    metric: str
+    variants: int
+    gflops: float
+    gflops_per_w: float
+    product: float
+
+
+@dataclass(frozen=True)
 class Split:
     """Variants above the mean of a metric beside those below (Anzt et al. 2015, section 3.6 and Figure 9).
 
@@ -224,6 +245,8 @@ class Analysis:
         both: Those that are both.
         spreads: Variants of about equal speed, the fastest first.
         correlations: The strongest with energy first.
+        linear: Those with speed and efficiency, from the most negative with efficiency on; () where nobody
+            says the floating-point operations.
         splits: Those above and those below the mean of each metric, in the order of `correlations`.
         metrics: Value of each metric for each of `figures`, NaN where it has none.
         beside: A library's product, as often as it was measured.
@@ -239,6 +262,7 @@ class Analysis:
     both: int
     spreads: tuple[Spread, ...]
     correlations: tuple[Correlation, ...]
+    linear: tuple[LinearCorrelation, ...]
     splits: tuple[Split, ...]
     metrics: Mapping[str, Sequence[float]]
     beside: tuple[LibraryFigures, ...] = ()
@@ -264,7 +288,10 @@ class Analysis:
 
 
 def analyse(
-    trials: Sequence[Trial], problem: Problem | KernelProblem, beside: Sequence[LibraryTrial] = ()
+    trials: Sequence[Trial],
+    problem: Problem | KernelProblem,
+    beside: Sequence[LibraryTrial] = (),
+    counters: Counters = MappingProxyType({}),
 ) -> Analysis | None:
     """Work out what a search tells; None where no variant has a time and an energy.
 
@@ -272,6 +299,7 @@ def analyse(
         trials: Its trials. Where some energies were measured, those that are only estimated are left out.
         problem: What the variants compute.
         beside: What a library took for the same.
+        counters: Further metrics of variants, by name.
     """
     known = [t for t in trials if t.ok and math.isfinite(t.best_time_s) and math.isfinite(t.best_energy_j)]
     measured = [t for t in known if math.isfinite(t.energy_j)]
@@ -283,6 +311,8 @@ def analyse(
     faster = {f.name for f in figures if f.time_s < figures[0].time_s}
     thriftier = {f.name for f in figures if f.energy_j < fastest.energy_j}
     metrics = _metrics([f.trial for f in figures])
+    for name in dict.fromkeys(name for one in counters.values() for name in one):
+        metrics[name] = [counters.get(f.trial.variant.name, {}).get(name, math.nan) for f in figures]
     correlations = _correlations(figures, metrics)
     return Analysis(
         figures=tuple(figures),
@@ -294,6 +324,7 @@ def analyse(
         both=len(faster & thriftier),
         spreads=_spreads(figures),
         correlations=correlations,
+        linear=_linear_correlations(figures, metrics),
         splits=_splits(figures, metrics, list(dict.fromkeys(c.metric for c in correlations))),
         metrics=metrics,
         beside=tuple(_library_figures(one, problem) for one in beside),
@@ -448,6 +479,24 @@ def _correlations(
     return tuple(
         sorted(found, key=lambda c: (-strength.get(c.metric, 0.0), c.metric, TARGETS.index(c.target)))
     )
+
+
+def _linear_correlations(
+    figures: Sequence[Figures], metrics: Mapping[str, Sequence[float]]
+) -> tuple[LinearCorrelation, ...]:
+    found = []
+    for metric, values in metrics.items():
+        rows = [
+            (value, f.gflops, f.gflops_per_w, f.gflops * f.gflops_per_w)
+            for value, f in zip(values, figures, strict=True)
+            if math.isfinite(value + f.gflops)
+        ]
+        columns = np.array(rows, dtype=np.float64).T
+        if len(rows) >= _FEWEST and (columns.std(axis=1) > 0).all():
+            found.append(
+                LinearCorrelation(metric, len(rows), *map(float, np.asarray(np.corrcoef(columns))[0, 1:]))
+            )
+    return tuple(sorted(found, key=lambda one: one.gflops_per_w))
 
 
 def _correlation(metric: str, target: str, pairs: Sequence[tuple[float, float]]) -> Correlation | None:

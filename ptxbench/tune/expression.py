@@ -16,6 +16,8 @@ from functools import cached_property
 from ptxbench.core.errors import InputError
 
 Value = int | float | str
+# What computes an expression, or a part of one, from the values of its names.
+Run = Callable[[Mapping[str, Value]], Value]
 
 _MAX_TEXT = 500
 _MAX_NODES = 200
@@ -79,11 +81,19 @@ class Expression:
     text: str
     place: str
 
+    def __reduce__(self) -> tuple[type[Expression], tuple[str, str]]:
+        """Go to another process as text."""
+        return Expression, (self.text, self.place)
+
     @cached_property
     def _tree(self) -> ast.expr:
         return ast.parse(self.text.strip(), mode="eval").body
 
-    @property
+    @cached_property
+    def _run(self) -> Run:
+        return _runs(self._tree)
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """Names that it needs a value for."""
         called = {id(n.func) for n in ast.walk(self._tree) if isinstance(n, ast.Call)}
@@ -97,7 +107,7 @@ class Expression:
             InputError: It divides by zero, mixes text and numbers, or leaves the range of numbers.
         """
         try:
-            found = _value(self._tree, values)
+            found = self._run(values)
         except (ArithmeticError, TypeError, ValueError) as error:
             raise InputError(f"{self.place}: {self.text!r} has no value: {error}") from error
         if isinstance(found, float) and not math.isfinite(found):
@@ -175,44 +185,63 @@ def _check(node: ast.AST, text: str, place: str) -> None:
         raise InputError(f"{place}: {text!r} may call only {', '.join(FUNCTIONS)}")
 
 
-def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
+def _runs(node: ast.expr) -> Run:
+    """Return what computes a node: a space of thousands asks it for each, so the tree is walked once."""
     match node:
         case ast.Constant():
-            return _bounded(node.value)  # type: ignore[arg-type]
+            constant = _bounded(node.value)  # type: ignore[arg-type]
+            return lambda _: constant
         case ast.Name():
-            return values[node.id]
+            name = node.id
+            return lambda values: values[name]
         case ast.UnaryOp():
-            return _bounded(_UNARY[type(node.op)](_value(node.operand, values)))  # type: ignore[arg-type]
+            unary, operand = _UNARY[type(node.op)], _runs(node.operand)
+            return lambda values: _bounded(unary(operand(values)))  # type: ignore[arg-type]
         case ast.BinOp():
-            return _binary(type(node.op), _value(node.left, values), _value(node.right, values))
+            return _binary(type(node.op), _runs(node.left), _runs(node.right))
         case ast.BoolOp():
-            whole = all if isinstance(node.op, ast.And) else any
-            return int(whole(_value(one, values) for one in node.values))
+            whole, parts = all if isinstance(node.op, ast.And) else any, [_runs(one) for one in node.values]
+            return lambda values: int(whole(one(values) for one in parts))
         case ast.IfExp():
-            return _value(node.body if _value(node.test, values) else node.orelse, values)
+            test, body, other = map(_runs, (node.test, node.body, node.orelse))
+            return lambda values: body(values) if test(values) else other(values)
         case ast.Compare():
-            return _compared(node, values)
-        case ast.Call(func=ast.Name(id=name)):
-            return _bounded(FUNCTIONS[name](*(_value(one, values) for one in node.args)))
+            return _compared(node)
+        case ast.Call(func=ast.Name(id=called)):
+            function, arguments = FUNCTIONS[called], [_runs(one) for one in node.args]
+            return lambda values: _bounded(function(*(one(values) for one in arguments)))
     raise TypeError(type(node).__name__)
 
 
-def _binary(kind: type[ast.operator], left: Value, right: Value) -> Value:
-    if isinstance(left, str) or isinstance(right, str):
-        raise TypeError("text is only compared")
-    if kind is ast.Pow and abs(right) > _MAX_POWER:
-        raise OverflowError(f"a power over {_MAX_POWER}")
-    return _bounded(_BINARY[kind](left, right))
+def _binary(kind: type[ast.operator], left: Run, right: Run) -> Run:
+    def run(values: Mapping[str, Value]) -> Value:
+        a, b = left(values), right(values)
+        if isinstance(a, str) or isinstance(b, str):
+            raise TypeError("text is only compared")
+        if kind is ast.Pow and abs(b) > _MAX_POWER:
+            raise OverflowError(f"a power over {_MAX_POWER}")
+        return _bounded(operation(a, b))
+
+    operation = _BINARY[kind]
+    return run
 
 
-def _compared(node: ast.Compare, values: Mapping[str, Value]) -> int:
-    left = _value(node.left, values)
-    for kind, one in zip(node.ops, node.comparators, strict=True):
-        right = _value(one, values)
-        if not _COMPARE[type(kind)](left, right):
-            return 0
-        left = right
-    return 1
+def _compared(node: ast.Compare) -> Run:
+    first = _runs(node.left)
+    others = [
+        (_COMPARE[type(kind)], _runs(one)) for kind, one in zip(node.ops, node.comparators, strict=True)
+    ]
+
+    def run(values: Mapping[str, Value]) -> int:
+        left = first(values)
+        for compare, other in others:
+            right = other(values)
+            if not compare(left, right):
+                return 0
+            left = right
+        return 1
+
+    return run
 
 
 def _bounded(value: Value) -> Value:

@@ -48,6 +48,9 @@ class SearchOptions:
             default: eight for each of the budget, 32 to 256).
         measure: Measure the energy of each variant, or only its time.
         prune: Only time a variant whose estimate is more than so many times the best.
+        measurements: Measure the power of each variant so many times, of which the median energy counts
+            (default: once, and the best five again).
+        heat_up_s: Run each variant for so many seconds before its power is read.
     """
 
     objective: Annotated[str, Opt(choices=_OBJECTIVES)] = "energy"
@@ -60,6 +63,8 @@ class SearchOptions:
     measure: Annotated[str, Opt(choices=("energy", "time"))] = "energy"
     window_s: Annotated[float, window_of("0.4")] = 0.4
     prune: Annotated[float | None, Opt(1, 1000)] = None
+    measurements: Annotated[int, Opt(1, 100)] = 1
+    heat_up_s: Annotated[float, Opt(0, 3600, flag="--heat-up")] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +107,13 @@ class TuningOptions(SeedOptions, SampleOptions, SearchOptions):
         return Tuning(
             problem=problem,
             goal=self._goal(),
-            options=TrialOptions(power=self.measure == "energy", window_s=self.window_s, seed=self.seed or 0),
+            options=TrialOptions(
+                power=self.measure == "energy",
+                window_s=self.window_s,
+                seed=self.seed or 0,
+                measurements=self.measurements,
+                heat_up_s=self.heat_up_s,
+            ),
             strategy=self.strategy or "",
             budget=self.budget,
             candidates=self.candidates or min(max(32, 8 * self.budget), 256),

@@ -11,21 +11,26 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.storage.file_errors import read_text
 from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate
 from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.expression import Value
 from ptxbench.tune.filters import Bounds, misfit, shape_faults
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.spec import Combinations
 from ptxbench.tune.spec_file import read_combinations
 from ptxbench.tune.variant import OPTIONAL, PARAMETERS, Core, DType, Op, Problem, Variant
 
-# Spaces that are shipped: ptxbench's own, and that of Anzt et al. (2015), Figure 3 and section 2.3.2.
+# Spaces that are shipped, by their files: ptxbench's own, and that of Anzt et al. (2015), Figure 3 and
+# section 2.3.2, with the shared memory of today, and with that of the paper's GPU.
 USUAL = "gemm"
-SHIPPED = (USUAL, "beast")
+SHIPPED = {USUAL: "gemm", "beast": "beast", "beast-kepler": "beast"}
+# What the tables of all types of a file share.
+_SHARED = ("axes", "derived", "filters", "bounds")
 _MOST = 1024
 _WITH_DIGIT = re.compile(r"\S*\d\S*")
 _MAY_BE_ZERO = ("pad", "read_a", "read_b", "interleaved")
@@ -93,22 +98,26 @@ def load_axes(dtype: DType, space: str | Path = USUAL, core: Core | None = None)
         InputError: The file cannot be read, or a value does not fit.
     """
     core = core or Core.usual(dtype)
-    place = f"{space}.toml" if str(space) in SHIPPED else str(space)
-    cure = f"name a TOML file, or {' or '.join(SHIPPED)}"
-    text = _shipped(place) if str(space) in SHIPPED else read_text(Path(space), cure)
+    shipped = SHIPPED.get(str(space))
+    place = f"{shipped}.toml" if shipped else str(space)
+    cure = f"name a TOML file, or {', '.join(SHIPPED)}"
+    text = _shipped(place) if shipped else read_text(Path(space), cure)
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place}: the search space cannot be read: {error}; {cure}") from error
     name = str(dtype) if core is Core.usual(dtype) else f"{dtype}-{core}"
-    table = document.get(name)
-    if not isinstance(table, dict):
-        known = ", ".join(document)
+    own = document.get(name)
+    if not isinstance(own, dict):
+        known = ", ".join(key for key in document if key not in (*_SHARED, "limits"))
         raise InputError(f"{place}: there is no table [{name}], only {known or 'none'}")
+    table = {key: document[key] for key in _SHARED if key in document} | own
     here = f"{place}: [{name}]"
-    unknown = set(table) - {*PARAMETERS, "bounds", "axes", "derived", "filters"}
+    unknown = set(table) - {*PARAMETERS, *_SHARED, "sizes"}
     if unknown:
         raise InputError(f"{here} has an unknown parameter {sorted(unknown)[0]}")
+    if shipped:
+        table["sizes"] = {**table.get("sizes", {}), **document.get("limits", {}).get(str(space), {})}
     return Axes(dtype, _checked_axes(table, here), _checked_bounds(table, f"{place}: [{name}.bounds]"), core)
 
 
@@ -171,7 +180,7 @@ def _checked_axes(table: dict[str, object], place: str) -> tuple[tuple[int, ...]
     """Return lists of values, or what [axes], [derived] and `filters` say of ranges that hang together."""
     if "axes" not in table:
         return tuple(_checked_values(table, name, place) for name in PARAMETERS)
-    found = read_combinations(table, place, {})
+    found = read_combinations(table, place, cast(dict[str, Value], table.get("sizes", {})))
     names = {axis.name for axis in found.axes}
     for name in sorted(names - set(PARAMETERS)):
         raise InputError(f"{place} has an unknown parameter {name}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,11 @@ ROLES = ("input", "output", "inout")
 CHECKS = {"sum": 1, "max": 1, "min": 1, "copy": 1, "add": 2, "multiply": 2, "dot": 2, "matmul": 2}
 METRICS = ("time_s", "energy_j", "power_w", "flops", "clock_mhz")
 _MAX_COMBINATIONS = 1_000_000
+_TEXT_VALUE = re.compile(r"[A-Za-z_]\w*\Z")
+
+
+# What the expression of a range's next value calls the value in hand, and the one before it (0 at first).
+VALUE, BEFORE = "value", "before"
 
 
 @dataclass(frozen=True)
@@ -27,14 +35,16 @@ class Range:
     Attributes:
         first: First value.
         last: Last value, at most.
-        step: What is added from one to the next; None where `factor` is given.
+        step: What is added from one to the next.
         factor: By what one is multiplied for the next.
+        following: The next value, by `VALUE` and `BEFORE`; one of these three is given.
     """
 
     first: Expression
     last: Expression
-    step: Expression | None
-    factor: Expression | None
+    step: Expression | None = None
+    factor: Expression | None = None
+    following: Expression | None = None
 
     def of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
         """Return the values, given those of the axes before.
@@ -47,30 +57,102 @@ class Range:
         factor = self.factor.whole(values, 2) if self.factor else 1
         if factor > 1 and at < 1:
             raise InputError(f"{self.first.place}: a range with a factor must begin at 1 or above, not {at}")
-        found = []
+        found: list[int] = []
         while at <= last:
             found.append(at)
             if len(found) > _MAX_COMBINATIONS:
                 raise InputError(f"{self.first.place}: over {_MAX_COMBINATIONS} values")
-            at = at * factor + step
-        return tuple(found)
+            following = at * factor + step
+            if self.following is not None:
+                held = {VALUE: at, BEFORE: found[-2] if len(found) > 1 else 0}
+                following = self.following.whole({**values, **held}, -(2**31))
+                if following < at:
+                    raise InputError(
+                        f"{self.first.place}: the next value after {at} is {following}, which is less"
+                    )
+                if following == at and len(found) > 1:
+                    break
+            at = following
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Divisors:
+    """The divisors of a number, which may depend on axes before, as the values of an axis.
+
+    Attributes:
+        number: The number.
+    """
+
+    number: Expression
+
+    def of(self, values: Mapping[str, Value]) -> tuple[int, ...]:
+        """Return the values, given those of the axes before.
+
+        Raises:
+            InputError: It is no whole number from 1, or too large.
+        """
+        number = self.number.whole(values, 1)
+        if number > _MAX_COMBINATIONS:
+            raise InputError(
+                f"{self.number.place}: {number} is over {_MAX_COMBINATIONS}, whose divisors are sought"
+            )
+        small = [one for one in range(1, math.isqrt(number) + 1) if number % one == 0]
+        return tuple(sorted({*small, *(number // one for one in small)}))
+
+
+@dataclass(frozen=True)
+class Closure:
+    """A function that gives the values of an axis (Anzt et al. 2015, 2.1), from Python alone.
+
+    Attributes:
+        function: Is given sizes and the values of the axes before, by name.
+        place: Where it stands, for messages.
+    """
+
+    function: Callable[[Mapping[str, Value]], Iterable[Value]]
+    place: str
+
+    def of(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        """Return the values, given those of the axes before.
+
+        Raises:
+            InputError: One is neither a number nor a plain word, or there are too many.
+        """
+        found = dict.fromkeys(itertools.islice(self.function(dict(values)), _MAX_COMBINATIONS + 1))
+        if len(found) > _MAX_COMBINATIONS:
+            raise InputError(f"{self.place}: over {_MAX_COMBINATIONS} values")
+        return tuple(plain_value(value, self.place) for value in found)
+
+
+def plain_value(value: object, place: str) -> Value:
+    """Return a value of an axis.
+
+    Raises:
+        InputError: It is neither a number nor a plain word.
+    """
+    if isinstance(value, str) and _TEXT_VALUE.match(value):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return value
+    raise InputError(f"{place}: {value!r} is neither a number nor a plain word")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the search space: a list of values or a range.
+    """One axis of the search space.
 
     Attributes:
         name: Name in the source and in expressions.
-        values: The list, or the range.
+        values: A list of values, or what gives them.
     """
 
     name: str
-    values: tuple[Value, ...] | Range
+    values: tuple[Value, ...] | Range | Divisors | Closure
 
     def of(self, before: Mapping[str, Value]) -> tuple[Value, ...]:
         """Return its values, given those of the axes before."""
-        return self.values.of(before) if isinstance(self.values, Range) else self.values
+        return self.values if isinstance(self.values, tuple) else self.values.of(before)
 
 
 @dataclass(frozen=True)
@@ -173,6 +255,9 @@ class _Step:
     filters: tuple[Expression, ...]
 
 
+_REFUSED = Configuration(())
+
+
 @dataclass(frozen=True, eq=False)
 class Combinations:
     """The search space: axes whose ranges and filters may depend on those before.
@@ -190,7 +275,7 @@ class Combinations:
     filters: tuple[Expression, ...]
 
     def all(self) -> Iterator[tuple[Configuration, Expression | None]]:
-        """Yield each combination of the axes, with the first filter that it does not meet, or None.
+        """Yield each combination of the axes and None, or `Configuration(())` and the filter that refuses it.
 
         A filter is checked as soon as the axes that it needs have values: what it refuses then stands for all
         combinations of the axes behind, so that large spaces are walked through fast (Anzt et al. 2015, 2.3).
@@ -201,7 +286,7 @@ class Combinations:
         for count, (chosen, refused) in enumerate(self._combinations({}, {**self.sizes}, 0, self._order())):
             if count >= _MAX_COMBINATIONS:
                 raise InputError(f"the axes have over {_MAX_COMBINATIONS} combinations; take fewer values")
-            yield Configuration.of(chosen), refused
+            yield Configuration.of(chosen) if refused is None else _REFUSED, refused
 
     def _combinations(
         self, chosen: dict[str, Value], values: dict[str, Value], depth: int, order: Sequence[_Step]
@@ -288,7 +373,7 @@ class KernelSpec:
         return self._with_derived(configuration.by_axis)
 
     def variants(self) -> Iterator[tuple[Configuration, Expression | None]]:
-        """Yield each combination of the axes, with the first filter that it does not meet, or None."""
+        """Yield each combination of the axes; see `Combinations.all`."""
         return Combinations(self.sizes, self.axes, self.derived, self.filters).all()
 
     def _with_derived(self, chosen: Mapping[str, Value]) -> dict[str, Value]:

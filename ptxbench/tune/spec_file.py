@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import CodeType
 from typing import Any, cast
 
 from ptxbench.core.errors import InputError
@@ -18,14 +19,18 @@ from ptxbench.tune.compiler_options import COMPILED_BY, compiler_options, known_
 from ptxbench.tune.element import DTYPES, ELEMENTS, SCALAR_DTYPES
 from ptxbench.tune.expression import Expression, Value, parse
 from ptxbench.tune.spec import (
+    BEFORE,
     CHECKS,
     FILLS,
     METRICS,
     ROLES,
     SOURCES,
+    VALUE,
     Array,
     Axis,
+    Closure,
     Combinations,
+    Divisors,
     FunctionReference,
     KernelReference,
     KernelSpec,
@@ -35,10 +40,10 @@ from ptxbench.tune.spec import (
     Shape,
     Source,
     StoredReference,
+    plain_value,
 )
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
-_TEXT_VALUE = re.compile(r"[A-Za-z_]\w*\Z")
 _MOST_AXES = 100
 _MAX_FILE_BYTES = 16 << 20
 _MAX_ARRAY_BYTES = 1 << 32
@@ -232,24 +237,32 @@ def _axes(top: _Table, sizes: Mapping[str, Value]) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
-def _axis_values(plain: object, place: str, known: Collection[str]) -> tuple[Value, ...] | Range:
+def _axis_values(
+    plain: object, place: str, known: Collection[str]
+) -> tuple[Value, ...] | Range | Divisors | Closure:
+    if callable(plain):
+        return Closure(plain, place)
     if isinstance(plain, Mapping):
-        table = _Table(plain, place)
-        table.allow("from", "to", "step", "factor")
-        step, factor = (table.expression(key, known) for key in ("step", "factor"))
-        if "from" not in plain or "to" not in plain or (step is not None and factor is not None):
-            raise InputError(f"{place}: a range has from, to, and either step or factor")
-        first, last = (parse(plain[key], place, known) for key in ("from", "to"))
-        return Range(first, last, step or (None if factor else parse(1, place, ())), factor)
+        return _computed_values(_Table(plain, place), known)
     if not isinstance(plain, list | tuple):
-        raise InputError(f"{place}: must be a list of values, or a range with from and to")
+        raise InputError(f"{place}: must be a list of values, a range with from and to, or divisors")
     if not plain:
         raise InputError(f"{place}: is empty; give at least one value")
-    for value in plain:
-        is_text = isinstance(value, str) and _TEXT_VALUE.match(value)
-        if not (is_text or _is_number(value)):
-            raise InputError(f"{place}: {value!r} is neither a number nor a plain word")
-    return tuple(dict.fromkeys(plain))
+    return tuple(dict.fromkeys(plain_value(value, place) for value in plain))
+
+
+def _computed_values(table: _Table, known: Collection[str]) -> Range | Divisors:
+    if "divisors" in table.plain:
+        table.allow("divisors")
+        return Divisors(parse(table.plain["divisors"], table.place, known))
+    table.allow("from", "to", "step", "factor", "next", "divisors")
+    step, factor = (table.expression(key, known) for key in ("step", "factor"))
+    following = table.expression("next", {*known, VALUE, BEFORE})
+    given = [one for one in (step, factor, following) if one is not None]
+    if "from" not in table.plain or "to" not in table.plain or len(given) > 1:
+        raise InputError(f"{table.place}: a range has from, to, and one of step, factor and next")
+    first, last = (parse(table.plain[key], table.place, known) for key in ("from", "to"))
+    return Range(first, last, step if given else parse(1, table.place, ()), factor, following)
 
 
 def _shape(table: _Table, known: Collection[str]) -> Shape:
@@ -397,11 +410,21 @@ def _given_data(arguments: Sequence[Array | Scalar]) -> Iterator[bytes]:
             yield one.data.tobytes()
 
 
+def _as_text(value: object) -> str:
+    """Return what a value is in a digest: of a function what it does, so that a search can go on."""
+    held = [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
+    code = getattr(value, "__code__", value)
+    if not isinstance(code, CodeType):
+        return str(value)
+    constants = [_as_text(one) for one in code.co_consts]
+    return " ".join([code.co_code.hex(), *code.co_names, *constants, *map(_as_text, held)])
+
+
 def _digest(document: Mapping[str, Any], *contents: bytes) -> str:
     plain = {key: value for key, value in document.items() if key not in ("reference", "arguments")}
     plain["arguments"] = [{k: v for k, v in one.items() if k != "data"} for one in document["arguments"]]
     checked = {k: v for k, v in document["reference"].items() if k != "results"}
-    found = hashlib.sha256(json.dumps([plain, checked], sort_keys=True, default=str).encode())
+    found = hashlib.sha256(json.dumps([plain, checked], sort_keys=True, default=_as_text).encode())
     for content in contents:
         found.update(hashlib.sha256(content).digest())
     return found.hexdigest()[:16]

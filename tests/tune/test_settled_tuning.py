@@ -88,6 +88,16 @@ def test_a_kernel_at_the_power_limit_is_measured_until_it_has_settled(kernel: Ke
     assert run.window.elapsed_s / times == pytest.approx(found[-1].steady_s, rel=0.01)
 
 
+def test_a_variant_is_heated_up_and_measured_as_often_as_that_is_wanted(kernel: Kernel) -> None:
+    gpu = SimulatedGpu(SAMPLES)
+    options = TrialOptions(window_s=0.2, measurements=3, heat_up_s=5.0)
+    begun_s = gpu.clock.now_ns() * 1e-9
+    found = VariantRunner(gpu, Gemm(PROBLEM), options, None).measure(kernel)
+    assert found.energy_j == sorted(found.energies_j)[1]
+    assert len(found.energies_j) == 3
+    assert 5.6 < gpu.clock.now_ns() * 1e-9 - begun_s < 10
+
+
 def test_what_does_not_settle_at_the_limit_has_a_status_of_its_own_and_is_not_ranked(
     kernel: Kernel, spec: KernelSpec, tmp_path: Path
 ) -> None:

@@ -87,11 +87,13 @@ def test_the_space_of_beast_has_the_best_kernel_of_the_paper() -> None:
     best = Variant(DType.F64, 16, 16, 96, 64, 16, 16, 64, 1, 1, 0, 1, interleaved=1)
     axes = load_axes(DType.F64, "beast")
     assert isinstance(axes.values, Combinations)
-    values: dict[str, Value] = {"threads": best.threads}
+    values: dict[str, Value] = {**axes.values.sizes}
     for axis in axes.values.axes:
         value = getattr(best, axis.name)
         assert value in axis.of(values)
         values[axis.name] = value
+    for name, derived in axes.values.derived:
+        values[name] = derived.value(values)
     assert all(one.value(values) for one in axes.values.filters)
     assert rejection(best, SQUARE[DType.F64], "sm_90a", axes.bounds) == ""
     assert best.form(SQUARE[DType.F64]).edge_m

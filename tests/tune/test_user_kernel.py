@@ -30,7 +30,7 @@ from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.search import Evaluator, search_by_estimate
-from ptxbench.tune.spec_file import load_spec, read_spec
+from ptxbench.tune.spec_file import load_spec, read_combinations, read_spec
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.user_kernel import BuiltKernel, UserKernel
 from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
@@ -253,15 +253,53 @@ def test_what_was_compiled_once_is_not_compiled_again(
     assert built(path)[1].cubin.image == first.cubin.image
 
 
-def test_the_space_of_the_paper_holds_its_best_kernel_and_what_its_filters_refuse_is_not_there() -> None:
-    spec = load_spec(EXAMPLES / "beast_dgemm.toml")
-    space = UserKernel(spec).space("sm_90a")
-    # Table II of Anzt et al. (2015): dim_m, dim_n, blk_m, blk_n, blk_k of the fastest and the most efficient.
-    kept = {v.values[:5] for v in space.variants}
-    assert {(16, 16, 64, 96, 16), (32, 16, 128, 128, 16)} <= kept
-    for dim_m, dim_n, blk_m, blk_n, _ in kept:
+# Table II of Anzt et al. (2015): dim_m, dim_n, blk_m, blk_n, blk_k, m_a, m_b of its fourteen kernels.
+TABLE_II = """
+16 16 64 96 16 64 16   32 16 128 128 16 32 8   16 16 128 128 8 64 8   16 16 128 128 8 32 4
+16 16 64 256 8 32 4   16 16 128 128 2 128 2   16 16 64 128 4 64 2   48 16 48 96 16 48 8
+64 16 64 64 16 64 16   16 48 96 48 16 48 16   64 16 64 64 48 64 16   32 16 64 64 24 64 8
+16 16 64 80 16 32 16   16 16 80 80 16 16 16
+"""
+
+
+def test_the_space_of_the_paper_holds_all_its_kernels_and_what_its_filters_refuse_is_not_there() -> None:
+    kepler = {"BLOCK_SHARED": 49152, "SM_SHARED": 49152}
+    space = UserKernel(load_spec(EXAMPLES / "beast_dgemm.toml", kepler)).space("sm_90a")
+    assert len(space.variants) == 1446
+    names = ("DIM_M", "DIM_N", "BLK_M", "BLK_N", "BLK_K", "M_A", "M_B")
+    kept = {tuple(v.by_axis[name] for name in names) for v in space.variants}
+    numbers = list(map(int, TABLE_II.split()))
+    assert {tuple(numbers[n : n + 7]) for n in range(0, len(numbers), 7)} <= kept
+    for dim_m, dim_n, blk_m, blk_n, *_ in kept:
         assert blk_m * blk_n >= 4 * 8 * (blk_m + blk_n)
         assert 65536 // (2 * blk_m * blk_n) * dim_m * dim_n >= 512
+
+
+@pytest.mark.parametrize(
+    ("axis", "values"),
+    [
+        ({"divisors": "12"}, (1, 2, 3, 4, 6, 12)),
+        ({"from": 1, "to": 20, "next": "value + before"}, (1, 2, 3, 5, 8, 13)),
+        (lambda values: range(2, values["N"]), (2, 3)),
+    ],
+)
+def test_an_axis_is_computed_from_what_stands_before_it(axis: object, values: tuple[int, ...]) -> None:
+    found = read_combinations({"axes": {"a": axis}}, "test", {"N": 4})
+    assert tuple(one.values[0] for one, _ in found.all()) == values
+
+
+@pytest.mark.parametrize(
+    ("axis", "why"),
+    [
+        ({"divisors": "0"}, "must be a whole number from 1"),
+        ({"from": 5, "to": 20, "next": "value - 1"}, "the next value after 5 is 4"),
+        ({"from": 1, "to": 20, "next": "2 * value", "step": 1}, "one of step, factor and next"),
+        (lambda _: ["no word"], "'no word' is neither a number nor a plain word"),
+    ],
+)
+def test_an_axis_that_gives_no_values_is_named(axis: object, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        list(read_combinations({"axes": {"a": axis}}, "test", {}).all())
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), st.integers(1, 12))
