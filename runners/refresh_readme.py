@@ -86,6 +86,8 @@ _ROOFLINES = {
         ("f32, zeros", "B", "f32-zeros"),
     ),
 }  # fmt: skip
+_LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "shared": "shared memory"}
+_NAMES = {f"mma-{kind}": f"{kind} by mma" for kind in ("f16", "bf16", "tf32", "f64")}
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "nvidia-h200"
 
@@ -129,6 +131,7 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
         ("docs/howto/look_up.md", "example"): cost_example(),
         ("docs/roofline.md", "boards"): rooflines_table(),
         ("studies/roofline/fit.md", "third"): third_power_table(),
+        ("docs/clocks.md", "exponents"): exponents_table(),
     }
 
 
@@ -306,6 +309,32 @@ def third_power_table() -> str:
             f"{found['sleeping_w']:.0f}",
         ]
         lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def exponents_table() -> str:
+    """Return how energy goes with the clock by kernels of kept rooflines at the power limit, in Markdown."""
+    lines = [
+        "| GPU, flop, bytes from | gamma | kernels | down to | scatter | bent, p |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    letters: dict[str, str] = {}
+    for label, found in _rooflines():
+        letters[found["gpu"]["uuid_hash"]] = label.partition(",")[0]
+    for gpu in _ROOFLINES:
+        for path in sorted((ROOT / "results" / gpu / "roofline").glob("*/roofline.json")):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            levels = {one["level"] for one in found["machines"]}
+            where = "several" if len(levels) > 1 else _LEVELS[min(levels)]
+            for one in found.get("exponents", ()):
+                fitted = one["exponent"]
+                words = _NAMES.get(one["kind"], one["kind"])
+                bent = "-" if fitted["misfit"] is None else f"{fitted['misfit']:.2f}"
+                lines.append(
+                    f"| {letters[found['gpu']['uuid_hash']]}, {words}, {where} | "
+                    f"{_with_interval(fitted['value'])} | {fitted['kernels']} | "
+                    f"{100 * fitted['lowest_ratio']:.0f}% | {100 * fitted['scatter']:.1f}% | {bent} |"
+                )
     return "\n".join(lines) + "\n"
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ptxbench.model.roofline.tradeoff import TradeOff
     from ptxbench.report.roofline_kernels import PlacedKernel
 
+# A bend that chance makes so seldom is one.
+_BENT = 0.01
+
 
 def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -> None:
     """Print fitted energies, beside them what a table has if one is named, then balance points, the rest."""
@@ -62,6 +65,7 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
         )
     for machine in {one.kind: one for one in result.machines}.values():
         _print_lower_clock(machine)
+    _print_exponents(result)
     for machine in result.machines:
         _print_peaks(machine)
         _print_limited(machine)
@@ -127,6 +131,18 @@ def _print_lower_clock(machine: FittedMachine) -> None:
         f"{saved:.2g} ± {error:.2g}% less energy and {100 * found.slower:.2g}% more time than "
         f"{found.held_mhz:.0f} MHz (predicted by the law of the clock, not measured)"
     )
+
+
+def _print_exponents(result: RooflineResult) -> None:
+    """Print how energy goes with the clock, by the kernels at the power limit."""
+    for one in result.exponents:
+        found = one.exponent
+        bent = "" if not found.misfit < _BENT else "; they bend beyond that: no power law"
+        click.echo(
+            f"{one.kind}: energy of a flop goes with clock^({found.value.value:.3g} ± "
+            f"{found.value.uncertainty:.2g}) by {found.kernels} kernels at the power limit, down to "
+            f"{100 * found.lowest_ratio:.0f}% of the full clock; scatter {100 * found.scatter:.2g}%{bent}"
+        )
 
 
 def _print_tried(result: RooflineResult) -> None:

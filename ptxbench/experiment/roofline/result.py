@@ -28,11 +28,13 @@ from ptxbench.experiment.roofline.regression import (
     regression_point,
     static_line,
 )
+from ptxbench.experiment.roofline.slowed import slowed_kernels
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import low_clock_note, recorded_kernel
 from ptxbench.model.clocks.law import BestClock, PowerLaw
 from ptxbench.model.roofline.chase import chased_byte
 from ptxbench.model.roofline.equations import RooflineMachine
+from ptxbench.model.roofline.exponent import FittedExponent, fit_exponent
 from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint
 from ptxbench.model.roofline.kernels import DRAM, L2
 from ptxbench.model.roofline.power_capping import lower_clock
@@ -137,6 +139,19 @@ class ChasedByte:
 
 
 @dataclass(frozen=True)
+class KindExponent:
+    """How the energy of a kind of flop goes with the clock, by kernels at the power limit.
+
+    Attributes:
+        kind: Kind of flop.
+        exponent: gamma of E(f) = E(f0) (f / f0)^gamma.
+    """
+
+    kind: str
+    exponent: FittedExponent
+
+
+@dataclass(frozen=True)
 class RooflineDocument:
     """What a folder says, as JSON has it.
 
@@ -159,6 +174,7 @@ class RooflineDocument:
         unread: Kernels whose power is not believed, left out of everything, with why.
         scale: What must be said of the scale of all powers, "" for nothing.
         chased: A byte of each level by pointer chases, where there are any.
+        exponents: How the energy of each kind of flop goes with the clock, where the limit slowed enough.
     """
 
     gpu: GpuInfo
@@ -179,6 +195,7 @@ class RooflineDocument:
     unread: tuple[str, ...] = ()
     scale: str = ""
     chased: tuple[ChasedByte, ...] = ()
+    exponents: tuple[KindExponent, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,6 +374,11 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
         points=points,
         unread=unread,
         scale=kernels.scale,
+        exponents=tuple(
+            KindExponent(kind, found)
+            for kind in dict.fromkeys(p.kernel.kind for p in points)
+            if (found := fit_exponent(fit, slowed_kernels(points, regression, fit, kind))) is not None
+        ),
         chased=_chased([p for p in measured if p.kernel.chases], fit, at_c, highest, gpu.sm_count),
     )
 

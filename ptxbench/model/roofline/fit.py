@@ -206,6 +206,29 @@ class RooflineFit:
         width = student_quantile(degrees) * math.sqrt(sum(variances))
         return Estimate(float(many @ self.values[places]), width)
 
+    def drawn(self, rng: np.random.Generator) -> Float:
+        """Return draws of the coefficients from their errors, shape (draws, n)."""
+        # Energies of a flop and watts are twelve orders of magnitude apart: both are drawn as of one.
+        scale = np.sqrt(np.diag(self.covariance))
+        scale = np.where(scale > 0, scale, 1.0)
+        normal = rng.multivariate_normal(
+            np.zeros(len(scale)), self.covariance / np.outer(scale, scale), _DRAWS
+        )
+        values: Float = self.values + normal * scale
+        return values
+
+    def amounts(self, of: Sequence[Mapping[str, float]]) -> Float:
+        """Return how much some kernels have of each coefficient, 0 of those not named, shape (kernels, n).
+
+        Raises:
+            InputError: The fit has none of a name.
+        """
+        made = np.zeros((len(of), len(self.values)))
+        for row, one in enumerate(of):
+            for name, amount in one.items():
+                made[row, self._place(name)] = amount
+        return made
+
     def machine(self, kind: str, level: str, like: RooflineMachine) -> RooflineMachine:
         """Return the machine of the equations for one kind of flop and one memory level.
 
@@ -239,14 +262,8 @@ class RooflineFit:
             scatter: Relative standard errors of the time of a flop and of a byte.
             exponent_error: Standard error of the exponent of the clock.
         """
-        # Energies of a flop and watts are twelve orders of magnitude apart: both are drawn as of one.
-        scale = np.sqrt(np.diag(self.covariance))
-        scale = np.where(scale > 0, scale, 1.0)
         rng = np.random.default_rng(0)
-        normal = rng.multivariate_normal(
-            np.zeros(len(scale)), self.covariance / np.outer(scale, scale), _DRAWS
-        )
-        drawn = self._figures((self.values + normal * scale).T, kind, level).T
+        drawn = self._figures(self.drawn(rng).T, kind, level).T
         times = np.array([like.flop_s, like.byte_s]) * (1 + rng.normal(size=(_DRAWS, 2)) * scatter)
         exponents = np.maximum(0.0, like.clock_exponent + exponent_error * rng.normal(size=_DRAWS))
         good = (drawn[:, :3].min(axis=1) > 0) & (drawn[:, 2:].sum(axis=1) < like.cap_w)

@@ -175,10 +175,16 @@ def test_tensor_cores_have_their_own_energy_of_a_flop(tmp_path):
     assert energies(result)["mma-f16"].value == pytest.approx(hidden, rel=0.01)
 
 
-def test_a_lower_clock_explains_the_kernels_at_the_limit_best(tmp_path):
+def test_a_lower_clock_explains_the_kernels_at_the_limit_best(tmp_path, capsys):
     capped = replace(CAPPED, board=replace(CAPPED.board, power_cap_w=500.0))
     options = replace(FEW, sms=(16, 132), intensities=(0.125, 4, 8, 16, 32, 128))
-    (machine,) = work_out(measure(SimulatedGpu(capped), options, tmp_path / "run")).machines
+    result = work_out(measure(SimulatedGpu(capped), options, tmp_path / "run"))
+    (machine,), (of_clock,) = result.machines, result.exponents
+    # The simulated voltage stays below a clock: the kernels tell that, and the page says so.
+    assert of_clock.exponent.kernels >= 3
+    assert 0 < of_clock.exponent.value.value < 2
+    assert run(["roofline", "show", str(tmp_path / "run")]) == 0
+    assert "f32: energy of a flop goes with clock^(" in capsys.readouterr().out
 
     def off_pct(model, name):
         return max(abs(getattr(p, name)) for p in machine.limited if p.model == model)
