@@ -40,7 +40,7 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Float64s
 
 # A kernel that runs again on the same board draws as much to this: it is warmer, or regulated otherwise
-# (docs/sampling.md, section 6).
+# (studies/sampling/seen.md).
 _AGAIN = 0.01
 # From this share of the limit on the board holds its clock down.
 _AT_LIMIT = 0.97

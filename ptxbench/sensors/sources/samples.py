@@ -68,7 +68,7 @@ class SamplesReader:
 def _documented(capability: int) -> Figures:
     """Return its figures.
 
-    On two H100s and an H200 (results/, docs/sampling.md, section 7) a sample is a low-pass with a time
+    On two H100s and an H200 (results/, studies/sampling/seen.md) a sample is a low-pass with a time
     constant of 13.5 to 14.1 ms, its newest moment 3.4 to 4.0 ms before it was made, every 20.0 ms. Elsewhere
     what a sample averages over is not documented: 60 ms, after which it follows a step of power to 1%.
     """
