@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,7 @@ from ptxbench.core.option import Opt, takes
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.element import DTYPES, ELEMENTS
 from ptxbench.tune.isolate import tune_isolated
+from ptxbench.tune.observer import Observer
 from ptxbench.tune.search_options import TuningOptions, VariantTimeout
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import read_spec
@@ -46,6 +47,7 @@ class TunedVariant:
         reason: Why it failed.
         capped: Whether the power limit or heat held the clock down while power was read.
         settled: Whether clock and power had settled; "untested" where no power was read.
+        figures: What observers saw, and the metrics that were given, by name.
     """
 
     parameters: Mapping[str, object]
@@ -57,6 +59,7 @@ class TunedVariant:
     reason: str
     capped: bool = False
     settled: str = "untested"
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 class TunedKernel(Sequence[TunedVariant]):
@@ -103,9 +106,9 @@ class TunedKernel(Sequence[TunedVariant]):
         """Return a row for each variant: its axes, then the figures."""
         import pandas as pd
 
-        figures = tuple(f.name for f in fields(TunedVariant) if f.name != "parameters")
+        names = tuple(f.name for f in fields(TunedVariant) if f.name not in ("parameters", "figures"))
         return pd.DataFrame(
-            [{**v.parameters, **{name: getattr(v, name) for name in figures}} for v in self._variants]
+            [{**v.parameters, **{name: getattr(v, name) for name in names}, **v.figures} for v in self]
         )
 
 
@@ -135,6 +138,10 @@ class TuneKernelOptions(TuningOptions):
         shared_bytes: Dynamic shared memory of a block.
         flops: Floating-point operations of a launch, a number or an expression.
         dram_bytes: Bytes between memory and L2 in a launch, for the estimate of energy.
+        metrics: Figures of your own by name, such as `{"gflops_per_w": "flops / energy_j * 1e-9"}`, of
+            sizes, axes, derived values, time_s, energy_j, power_w, flops and clock_mhz.
+        observers: Objects with `before()`, and `after()` which returns numbers by name: called around the
+            launches whose power is measured (not with `isolate`).
         rtol: How far a result may be off, relative to it; None: by its type.
         atol: How far off besides; None: `rtol` of the results' root mean square.
         out: Folder to keep every trial in; None: no folder is left behind.
@@ -161,6 +168,8 @@ class TuneKernelOptions(TuningOptions):
     shared_bytes: object = 0
     flops: object = None
     dram_bytes: object = None
+    metrics: Mapping[str, str] | None = None
+    observers: Sequence[Observer] = ()
     rtol: float | None = None
     atol: float | None = None
     sample: Annotated[int, Opt(0, 100_000)] = 5
@@ -202,13 +211,17 @@ def tune_kernel(options: TuneKernelOptions) -> TunedKernel:
         "arguments": [_argument(name, value, options.answer) for name, value in options.arguments.items()],
         "reference": _given(results=dict(options.answer), rtol=options.rtol, atol=options.atol),
         "work": _given(flops=options.flops, dram_bytes=options.dram_bytes),
+        **({"metrics": dict(options.metrics)} if options.metrics else {}),
     }
     tuning = options.tuning(_checked(read_spec(document, Path(), _PLACE)))
+    tuning = replace(tuning, observers=tuple(options.observers))
     with ExitStack() as stack:
         out = options.out
         folder = Path(stack.enter_context(TemporaryDirectory()) if out is None else out)
         if options.isolate:
             _require_no_functions(options.axes)
+            if options.observers:
+                raise InputError(f"{_PLACE}: `observers` see no other process; leave out `isolate`")
             return TunedKernel(tune_isolated(closed(options.gpu), tuning, folder, options.limit_s))
         opened = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
         return TunedKernel(tune(opened._device, tuning, folder))
@@ -282,4 +295,5 @@ def _variant(trial: Trial) -> TunedVariant:
         trial.reason,
         trial.capped,
         str(trial.settled),
+        dict(trial.figures),
     )

@@ -272,9 +272,10 @@ def variants_csv(trials: Sequence[Trial], problem: Problem | KernelProblem) -> s
     Settings have columns where any were set.
     """
     axes = tuple(dict.fromkeys(axis for trial in trials for axis in trial.settings.by_axis))
+    own = tuple(dict.fromkeys(name for trial in trials for name, _ in trial.figures))
     of_gemm = ("dtype",) if isinstance(problem, Problem) else ()
     rows: list[Sequence[object]] = [
-        ("variant", *of_gemm, *problem.parameters, *axes, *_FIGURES, "gflops", *_LATER),
+        ("variant", *of_gemm, *problem.parameters, *axes, *_FIGURES, "gflops", *_LATER, *own),
     ]
     for trial in trials:
         v = trial.variant
@@ -282,7 +283,8 @@ def variants_csv(trials: Sequence[Trial], problem: Problem | KernelProblem) -> s
         figures, later = ([_rounded(getattr(trial, name)) for name in names] for names in (_FIGURES, _LATER))
         gflops = _rounded(trial.gflops(trial.flops_of(problem)))
         settings = [trial.settings.by_axis.get(axis) for axis in axes]
-        rows.append((trial.name, *dtype, *v.values, *settings, *figures, gflops, *later))
+        of_user = [_rounded(dict(trial.figures).get(name)) for name in own]
+        rows.append((trial.name, *dtype, *v.values, *settings, *figures, gflops, *later, *of_user))
     return render_csv(rows)
 
 

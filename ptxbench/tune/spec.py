@@ -338,6 +338,7 @@ class KernelSpec:
         l2_bytes: Bytes between L2 and the SMs, or None.
         trips: Trip counts of loops whose code does not show them, by number, or "default".
         metric: The user's own objective, or None.
+        metrics: Figures of the user's own that each trial gets, by name.
         digest: Hash of all of it and of its sources.
     """
 
@@ -357,6 +358,7 @@ class KernelSpec:
     l2_bytes: Expression | None
     trips: Mapping[str, Expression]
     metric: Expression | None
+    metrics: tuple[tuple[str, Expression], ...]
     digest: str
 
     @property

@@ -86,7 +86,7 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
     """
     top = _Table(document, place)
     top.allow("kernel", "sizes", "axes", "derived", "filters", "launch", "arguments", "reference", "work",
-              "objective")  # fmt: skip
+              "objective", "metrics")  # fmt: skip
     kernel = top.table("kernel")
     kernel.allow("name", "source", "code", "title", *COMPILED_BY)
     source = _source(kernel, "source", "name", folder, kernel)
@@ -120,6 +120,7 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
             for name, text in work.table("trips", {}).plain.items()
         },
         metric=objective.expression("metric", {*known, *METRICS}),
+        metrics=_metrics(top, known),
         digest=_digest(document, source.code, *inputs, *_given_data(arguments)),
     )
 
@@ -211,6 +212,18 @@ def _require_name(name: str, place: str, taken: Collection[str]) -> None:
         raise InputError(f"{place}: {name!r} is no name of letters, digits and _")
     if name in taken or name in METRICS:
         raise InputError(f"{place}: the name {name} is taken already")
+
+
+def _metrics(top: _Table, known: Collection[str]) -> tuple[tuple[str, Expression], ...]:
+    """Return the figures of the user's own that each trial gets, by name."""
+    found = []
+    table = top.table("metrics", {})
+    for name in table.plain:
+        _require_name(name, f"{top.place}: metrics", known)
+        expression = table.expression(name, {*known, *METRICS})
+        if expression is not None:
+            found.append((name, expression))
+    return tuple(found)
 
 
 def _size(top: _Table, name: str, value: object) -> Value:

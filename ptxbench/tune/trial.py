@@ -69,6 +69,7 @@ class Trial(PowerOutcome):
         settings: What clocks and power limit were set for it.
         source_key: Hash of the files and flags that its code follows from beside the problem (see
             `Subject.source_key`).
+        figures: What observers saw, and the user's own metrics, by name.
     """
 
     _TIME: ClassVar[str] = "steady_s"
@@ -100,6 +101,7 @@ class Trial(PowerOutcome):
     sampled: bool = False
     settings: GpuSettings = DEFAULT_SETTINGS
     source_key: str = ""
+    figures: tuple[tuple[str, float], ...] = ()
 
     @property
     def name(self) -> str:

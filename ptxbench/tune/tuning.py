@@ -30,6 +30,7 @@ from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import LibraryTrial, is_right, measure_library, open_cublas
 from ptxbench.tune.model_energy import model_name, open_model
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
+from ptxbench.tune.observer import Observer
 from ptxbench.tune.search import Evaluator, search_by_estimate, search_random
 from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.space import USUAL, Space, load_axes, search_space
@@ -75,6 +76,7 @@ class Tuning:
         allow_settings: Whether the user allowed that the GPU is set.
         base_mhz: Base clock, for the strategy that begins there; NaN: 54% of the highest.
         samples: CSV file of power at several clocks, by which energies at lower clocks are estimated.
+        observers: Look on while the power of a variant is measured; each trial keeps what they saw.
     """
 
     problem: Problem | KernelSpec
@@ -96,6 +98,7 @@ class Tuning:
     variants: tuple[str, ...] = ()
     beside: str = ""
     high_occupancy: float = HIGH_OCCUPANCY
+    observers: tuple[Observer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,8 @@ def tune(
             model,
             full_memory_mhz=set_to.full_memory_mhz,
             before=folder.trials.values(),
+            observers=tuning.observers,
+            metrics=subject.metrics if isinstance(subject, UserKernel) else lambda _: {},
         )
         evaluator = Evaluator(runner, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
         try:

@@ -319,9 +319,16 @@ class UserKernel:
         )
 
     def metric(self, trial: Trial) -> float:
-        """Return the user's own figure of a trial; NaN where it has none."""
-        expression = self.spec.metric
-        if expression is None or not isinstance(trial.variant, Configuration):
+        """Return the user's own objective of a trial; NaN where it has none."""
+        return math.nan if self.spec.metric is None else self._own_figure(self.spec.metric, trial)
+
+    def metrics(self, trial: Trial) -> dict[str, float]:
+        """Return the user's own metrics of a trial by name; NaN where one has no value."""
+        return {name: self._own_figure(expression, trial) for name, expression in self.spec.metrics}
+
+    def _own_figure(self, expression: Expression, trial: Trial) -> float:
+        """Return what an expression of a trial's figures and parameters is; NaN where it has no value."""
+        if not isinstance(trial.variant, Configuration):
             return math.nan
         figures = {
             "time_s": trial.best_time_s,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ptxbench.catalogue.architecture import sm_facts
@@ -28,6 +28,7 @@ from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
 from ptxbench.tune.kernel import Refused
+from ptxbench.tune.observer import Observer, checked
 from ptxbench.tune.outcome import Settled, TrialStatus
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tunable_kernel import Built, TunableKernel
@@ -78,6 +79,8 @@ class VariantRunner:
         wall_s: Host time in s, for what each step takes.
         full_memory_mhz: Highest memory clock that can be set, NaN where it is not known.
         before: Trials of the same search that were made before.
+        observers: Look on while power is measured.
+        metrics: Returns the user's own metrics of a trial by name.
     """
 
     def __init__(
@@ -89,6 +92,8 @@ class VariantRunner:
         wall_s: Callable[[], float] = time.perf_counter,
         full_memory_mhz: float = math.nan,
         before: Iterable[Trial] = (),
+        observers: Sequence[Observer] = (),
+        metrics: Callable[[Trial], Mapping[str, float]] = lambda _: {},
     ) -> None:
         self.gpu = gpu
         self.subject = subject
@@ -96,6 +101,8 @@ class VariantRunner:
         self._model = model
         self._wall_s = wall_s
         self._full_memory_mhz = full_memory_mhz
+        self._observers = observers
+        self._metrics = metrics
         self._temperature = (-math.inf, math.nan)
         self._verdicts: dict[str, tuple[Correct, str]] = {}
         self.source = SourceCheck(
@@ -174,7 +181,8 @@ class VariantRunner:
         if isinstance(built, Refused):
             return trial
         try:
-            return self._measured(trial, built, objection)
+            measured = self._measured(trial, built, objection)
+            return replace(measured, figures=(*measured.figures, *self._metrics(measured).items()))
         except LaunchError as error:
             return replace(trial, status=TrialStatus.LAUNCH_FAILED, reason=str(error))
 
@@ -224,9 +232,12 @@ class VariantRunner:
             times = launches_in(window_s, trial.time_s)
             return self.gpu.run(replace(launch, times=times, before_s=self.source.pause_s)), times
 
+        for observer in self._observers:
+            observer.before()
         run, result = run_until_settled(
             attempt, self._options.window_s, self.source, BoardLimits.of(self.gpu.info, trial.settings)
         )
+        seen = [one for observer in self._observers for one in checked(observer.after())]
         low_clock = "" if result.slowed else self._clock_note(trial, run)
         trial = replace(
             trial,
@@ -237,6 +248,7 @@ class VariantRunner:
             note="; ".join(filter(None, (result.note, low_clock))),
             compared=result.found.compared,
             power_wall_s=self._wall_s() - began_s,
+            figures=tuple(seen),
         )
         power = result.power
         if power.status is Status.OK:

@@ -46,6 +46,42 @@ def test_the_arrays_that_are_given_are_those_that_are_compared():
         found.best  # noqa: B018
 
 
+class Watching:
+    """Counts what it saw; `told` is what it says in the end."""
+
+    def __init__(self, told=None):
+        self.calls, self._told = [], told
+
+    def before(self):
+        self.calls.append("before")
+
+    def after(self):
+        self.calls.append("after")
+        return {"seen": len(self.calls)} if self._told is None else self._told
+
+
+def test_observers_look_on_and_own_metrics_stand_beside_them(tmp_path):
+    watching = Watching()
+    own = {"edp": "energy_j * time_s", "lanes": "BLOCK // 32"}
+    found = tuned(observers=[watching], metrics=own, out=tmp_path / "t")
+    # The best are measured again.
+    assert watching.calls == ["before", "after"] * (len(watching.calls) // 2)
+    assert all(2 <= v.figures["seen"] <= len(watching.calls) for v in found)
+    for one in found:
+        assert one.figures["edp"] == pytest.approx(one.energy_j * one.time_s)
+        assert one.figures["lanes"] == one.parameters["BLOCK"] / 32
+    head, first, *_ = (tmp_path / "t" / "variants.csv").read_text().splitlines()
+    assert head.endswith(",settled,note,seen,edp,lanes")
+    assert len(first.split(",")) == len(head.split(","))
+    assert {"seen", "edp", "lanes"} <= set(found.to_dataframe().columns)
+
+
+@pytest.mark.parametrize("told", [{"a b": 1.0}, {"x": float("inf")}, ["x"], {"x": "many"}])
+def test_what_an_observer_must_say_is_said(told):
+    with pytest.raises(ptxbench.InputError, match=r"`after` must (give finite|return) numbers by name"):
+        tuned(observers=[Watching(told)], axes={"BLOCK": [64]})
+
+
 def test_simulated_results_are_unchecked():
     assert {v.correct for v in tuned()} == {"unchecked"}
 
@@ -64,6 +100,9 @@ def test_simulated_results_are_unchecked():
         ({"budget": 0}, "^budget must be from 1 to 100000, not 0$"),
         ({"strategy": "estimate"}, "^strategy estimate needs a table to estimate by; give `table`$"),
         ({"filters": ["WIDTH > 2"]}, "unknown name WIDTH"),
+        ({"metrics": {"x": "WIDTH"}}, "unknown name WIDTH"),
+        ({"metrics": {"time_s": "BLOCK"}}, "the name time_s is taken already"),
+        ({"observers": [Watching()], "isolate": True}, "`observers` see no other process"),
     ],
 )
 def test_bad_input_is_one_line(change, words):
