@@ -152,7 +152,7 @@ class Evaluator:
         if failed and len(counted) == 1:
             self.folder.add(replace(failed, reason=f"measured again: {failed.reason}"))
         else:
-            self.folder.add(counted[-1].repeated(counted[:-1]))
+            self.folder.add(self.runner.with_metrics(counted[-1].repeated(counted[:-1])))
         self._show(len(self.folder.trials), self.budget, name)
 
     def _measured(self, name: str) -> Callable[[int], Trial]:

@@ -181,10 +181,15 @@ class VariantRunner:
         if isinstance(built, Refused):
             return trial
         try:
-            measured = self._measured(trial, built, objection)
-            return replace(measured, figures=(*measured.figures, *self._metrics(measured).items()))
+            return self.with_metrics(self._measured(trial, built, objection))
         except LaunchError as error:
             return replace(trial, status=TrialStatus.LAUNCH_FAILED, reason=str(error))
+
+    def with_metrics(self, trial: Trial) -> Trial:
+        """Return a trial with the user's own metrics as they follow from it now."""
+        own = self._metrics(trial)
+        seen = [(name, value) for name, value in trial.figures if name not in own]
+        return replace(trial, figures=(*seen, *own.items()))
 
     def _measured(self, trial: Trial, kernel: Built, objection: Callable[[Trial], str]) -> Trial:
         began_s = self._wall_s()
