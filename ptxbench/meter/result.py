@@ -18,7 +18,7 @@ _NEARLY_ALL = 0.95
 
 
 def as_json(result: Validation) -> dict[str, Any]:
-    """Return the result in the form that `ptxbench meter validate --json` prints (docs/validation.md)."""
+    """Return the result as `ptxbench meter validate --json` prints it (docs/reference/meter.md)."""
     best = result.sources[0]
     sensor = sensor_json(best, result.alignment.basis)
     return {

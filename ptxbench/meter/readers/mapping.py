@@ -115,12 +115,12 @@ class Mapping:
 
 
 def read_mapping(path: Path) -> Mapping:
-    """Read a mapping file (docs/validation.md describes it).
+    """Read a mapping file (docs/reference/meter.md describes it).
 
     Raises:
         InputError: It cannot be read, or says something that is not known.
     """
-    text = read_text(path, "name a mapping, as docs/validation.md describes it")
+    text = read_text(path, "name a mapping, as docs/reference/meter.md describes it")
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
