@@ -85,8 +85,8 @@ def tune(
             now.
         check: Computes what is right from the same arguments: it returns them, or writes into them, as the
             kernel does.
-        tuning: What `ptxbench.tune_function` takes besides: `minimize`, `budget`, `measure_first`, `seed`,
-            `gpu`.
+        tuning: What `ptxbench.tune_function` takes besides: `minimize`, `budget`, `measure_first`,
+            `strategy`, `trials`, `out`, `resume`, `l2`, `seed`, `gpu`.
 
     Raises:
         InputError: There is no configuration.

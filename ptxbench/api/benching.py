@@ -210,11 +210,23 @@ def _measured(functions: Sequence[Function], options: BenchOptions) -> Iterator[
         for call in calls:
             call()
         gpu = opened_gpu(options.gpu, stack)
-        if options.l2 == FLUSHED:
-            flush = _flusher(gpu, stack)
-            calls = [flush, *(_both(flush, call) for call in calls)]
-        rounds = RoundMeasurement(gpu, calls, _settings(options)).run()
-        yield gpu, _without_flush(rounds) if options.l2 == FLUSHED else rounds
+        yield gpu, rounds_of(gpu, calls, _settings(options), options.l2)
+
+
+def rounds_of(gpu: CallingGpu, calls: Sequence[Call], settings: RoundSettings, l2: str) -> Rounds:
+    """Call functions in rounds; with `FLUSHED` L2 is emptied before each call, and that is taken off.
+
+    Raises:
+        ArgumentError: L2 cannot be emptied there.
+        LaunchError: A launch failed.
+        GpuError: The GPU stopped answering.
+    """
+    if l2 == WARM:
+        return RoundMeasurement(gpu, calls, settings).run()
+    with ExitStack() as stack:
+        flush = _flusher(gpu, stack)
+        both = [flush, *(_both(flush, call) for call in calls)]
+        return _without_flush(RoundMeasurement(gpu, both, settings).run())
 
 
 def _settings(options: BenchOptions) -> RoundSettings:

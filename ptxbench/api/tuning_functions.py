@@ -5,24 +5,31 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from ptxbench.api.benching import opened_gpu
+from ptxbench.api.benching import FLUSHED, WARM, opened_gpu, rounds_of
 from ptxbench.core.bounds import one_of, whole_within, within
-from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.errors import ArgumentError, InputError, LaunchError
 from ptxbench.devices.calling import Call, CallingGpu
-from ptxbench.experiment.calls.outputs import first_difference
 from ptxbench.experiment.calls.result import Bench
-from ptxbench.experiment.calls.rounds import RoundMeasurement, RoundSettings
+from ptxbench.experiment.calls.rounds import RoundSettings
 from ptxbench.experiment.calls.verdict import Judged, judge
+from ptxbench.tune.called_function import CalledFunction, require_function_strategy, search_function
+from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.trial import Trial
+from ptxbench.tune.tuning import AT_RANDOM
+from ptxbench.tune.variant_runner import TrialOptions
 
 _OBJECTIVES = ("energy", "time", "edp")
 _MOST = 10_000
+_NOT_TRIED = "not tried"
 # Calls by which a configuration is timed, and those before.
 _TIMED_CALLS, _FIRST_CALLS = 10, 2
 
@@ -35,18 +42,20 @@ class Configured:
         values: The values by name.
         time_s: Time of a call, timed briefly; NaN where it was not.
         reason: Why it does not count; "" where it does.
-        bench: What a call of it takes; None where its energy was not measured.
+        bench: What a call of it takes, measured in rounds with others; None where it was not.
+        searched_j: Energy of a call as the search read it, J; NaN where it did not.
     """
 
     values: Mapping[str, Any]
     time_s: float = math.nan
     reason: str = ""
     bench: Bench | None = None
+    searched_j: float = math.nan
 
     @property
     def energy_j(self) -> float:
         """Energy of a call, J; NaN where it is not known."""
-        return math.nan if self.bench is None else self.bench.energy_j
+        return self.searched_j if self.bench is None else self.bench.energy_j
 
     @property
     def name(self) -> str:
@@ -57,7 +66,8 @@ class Configured:
         if self.reason:
             return f"{self.name}: {self.reason}"
         if self.bench is None:
-            return f"{self.name}: {1e3 * self.time_s:.4g} ms, its energy was not measured"
+            energy = "its energy was not measured" if math.isnan(self.energy_j) else f"{self.energy_j:.4g} J"
+            return f"{self.name}: {1e3 * self.time_s:.4g} ms, {energy}"
         return str(self.bench)
 
 
@@ -114,6 +124,11 @@ def tune_function(
     budget: float = 30.0,
     measure_first: int = 5,
     max_difference: float | None = None,
+    strategy: str | None = None,
+    trials: int = 50,
+    out: str | Path | None = None,
+    resume: bool = False,
+    l2: str = WARM,
     seed: int = 0,
     gpu: Any = None,
 ) -> TunedFunction:
@@ -123,7 +138,8 @@ def tune_function(
         print(found.best.values, found.best.energy_j)
 
     Every combination is called, compared with `check`, and timed. Then the fastest, and the first that was
-    given, are called in rounds while power is read, as `ptxbench.compare` does it.
+    given, are called in rounds while power is read, as `ptxbench.compare` does it. With `strategy` or `out`
+    some are tried instead, each with its power, as a search of kernels does it; then the best in rounds.
 
     Args:
         function: Is given a value of each axis by name; it launches its work in the default stream.
@@ -133,44 +149,111 @@ def tune_function(
             writes nothing leaves what another wrote.
         minimize: "energy", "time" or "edp".
         budget: Seconds that the rounds may take.
-        measure_first: How many of the fastest get their energy measured.
+        measure_first: How many of the best are called in rounds.
         max_difference: As `ptxbench.compare` takes it.
+        strategy: How those that are tried are chosen: "random", or a strategy of Kernel Tuner such as
+            "genetic_algorithm"; None: all, or with `out` "random".
+        trials: How many are tried by a strategy.
+        out: Folder that keeps each trial before the next begins; `ptxbench tune report` reads it.
+        resume: Whether the folder is there, and the search goes on.
+        l2: "warm", or "flushed": L2 is emptied before each call of the rounds, and what that takes is taken
+            off.
         seed: Of the order.
         gpu: As `ptxbench.bench` takes it.
 
     Raises:
         ArgumentError: An argument is out of its range.
         GpuError: There is no GPU that can be read.
-        InputError: There is no combination, or too many.
+        InputError: There is no combination, or too many; or the folder does not fit.
     """
     objective = one_of("minimize", minimize, _OBJECTIVES)
     seconds = within("budget", budget, 1, 86400)
     most = whole_within("measure_first", measure_first, 1, 100)
+    one_of("l2", l2, (WARM, FLUSHED))
+    wanted = whole_within("trials", trials, 1, _MOST)
+    if strategy is not None:
+        require_function_strategy(strategy)
+    if resume and out is None:
+        raise ArgumentError("resume", "needs `out`, the folder of the search to continue")
     values = _combinations(axes)
+    subject = CalledFunction(function, values, check, reset, max_difference)
     calls = [partial(function, **one) for one in values]
     with ExitStack() as stack:
-        found = []
-        for one, call in zip(values, calls, strict=True):
-            if reset is not None:
-                reset()
-            found.append(_checked(one, call, check, max_difference))
-        if all(one.reason for one in found):
-            return TunedFunction(tuple(found), check is not None, None)
-        device = opened_gpu(gpu, stack)
-        order = np.random.default_rng(seed).permutation(len(found))
-        for number in (int(n) for n in order if not found[n].reason):
-            found[number] = _timed(device, found[number], calls[number])
-        fastest = sorted((n for n, one in enumerate(found) if not one.reason), key=lambda n: found[n].time_s)
-        chosen = list(dict.fromkeys((*fastest[:most], *(n for n in (0,) if not found[n].reason))))
-        _measure(device, found, calls, chosen, RoundSettings(budget_s=seconds, seed=seed))
+        if strategy is None and out is None:
+            found = _all_checked(subject)
+            if all(one.reason for one in found):
+                return TunedFunction(tuple(found), check is not None, None)
+            device = opened_gpu(gpu, stack)
+            _time_all(device, found, calls, seed)
+            first = sorted(
+                (n for n, one in enumerate(found) if not one.reason), key=lambda n: found[n].time_s
+            )
+        else:
+            device = _opened_after_a_call(subject, gpu, stack)
+            path = (
+                Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
+            )
+            goal, options = Goal(Objective(objective)), TrialOptions(power=objective != "time", seed=seed)
+            how = strategy or AT_RANDOM
+            tuned = search_function(device, subject, goal, options, how, wanted, path, resume=resume)
+            at = {variant.name: n for n, variant in enumerate(subject.variants)}
+            found = [Configured(one, reason=_NOT_TRIED) for one in values]
+            for trial in tuned.trials:
+                found[at[trial.variant.name]] = _searched(values[at[trial.variant.name]], trial)
+            first = [at[trial.variant.name] for trial in tuned.best]
+            if not first:
+                return _ordered(found, objective, check is not None, None)
+        chosen = list(dict.fromkeys((*first[:most], *(n for n in (0,) if not found[n].reason))))
+        _measure(device, found, calls, chosen, RoundSettings(budget_s=seconds, seed=seed), l2)
     best = min(chosen, key=lambda number: _cost(found[number], objective))
     before, after = found[0].bench, found[best].bench
     judged = None
     if best and before is not None and after is not None:
         judged = judge(before.windows, after.windows)
-    return TunedFunction(
-        tuple(sorted(found, key=lambda each: _place(each, objective))), check is not None, judged
-    )
+    return _ordered(found, objective, check is not None, judged)
+
+
+def _ordered(
+    found: Sequence[Configured], objective: str, checked: bool, judged: Judged | None
+) -> TunedFunction:
+    tried = [one for one in found if one.reason != _NOT_TRIED]
+    return TunedFunction(tuple(sorted(tried, key=lambda each: _place(each, objective))), checked, judged)
+
+
+def _searched(values: Mapping[str, Any], trial: Trial) -> Configured:
+    reason = "" if trial.ok else trial.reason or str(trial.status)
+    return Configured(values, trial.best_time_s, reason, searched_j=trial.energy_j)
+
+
+def _opened_after_a_call(subject: CalledFunction, gpu: Any, stack: ExitStack) -> Any:
+    """Return the GPU that the function runs on, which its first call that works makes known."""
+    for variant in subject.variants if gpu is None else ():
+        with suppress(LaunchError):
+            subject.check(None, subject.build(variant, ""))
+            break
+    return opened_gpu(gpu, stack)
+
+
+def _all_checked(subject: CalledFunction) -> list[Configured]:
+    """Call every configuration for the first time, and compare its results."""
+    found = []
+    for variant in subject.variants:
+        try:
+            _, reason = subject.check(None, subject.build(variant, ""))
+        except LaunchError as error:
+            reason = str(error)
+        found.append(Configured(subject.values_of(variant), reason=reason))
+    return found
+
+
+def _time_all(gpu: CallingGpu, found: list[Configured], calls: Sequence[Call], seed: int) -> None:
+    """Time every configuration that counts, in random order."""
+    order = np.random.default_rng(seed).permutation(len(found))
+    for number in (int(n) for n in order if not found[n].reason):
+        for _ in range(_FIRST_CALLS):
+            calls[number]()
+        time_s = gpu.time_calls_s(calls[number], _TIMED_CALLS) / _TIMED_CALLS
+        found[number] = Configured(found[number].values, time_s)
 
 
 def _combinations(axes: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -186,36 +269,16 @@ def _combinations(axes: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]
     return found
 
 
-def _checked(
-    values: Mapping[str, Any], call: Call, check: Call | None, max_difference: float | None
-) -> Configured:
-    """Call a configuration for the first time, and compare its results."""
-    try:
-        if check is None:
-            call()
-            return Configured(values)
-        return Configured(values, reason=first_difference(check, call, None, max_difference))
-    except PtxbenchError:
-        raise
-    except Exception as error:
-        return Configured(values, reason=f"failed: {type(error).__name__}: {error}".splitlines()[0])
-
-
-def _timed(gpu: CallingGpu, one: Configured, call: Call) -> Configured:
-    for _ in range(_FIRST_CALLS):
-        call()
-    return Configured(one.values, gpu.time_calls_s(call, _TIMED_CALLS) / _TIMED_CALLS)
-
-
 def _measure(
     gpu: CallingGpu,
     found: list[Configured],
     calls: Sequence[Call],
     chosen: Sequence[int],
     settings: RoundSettings,
+    l2: str,
 ) -> None:
     """Measure the energy of some configurations, and put it into what was found."""
-    rounds = RoundMeasurement(gpu, [calls[number] for number in chosen], settings).run()
+    rounds = rounds_of(gpu, [calls[number] for number in chosen], settings, l2)
     for number, windows in zip(chosen, rounds.windows, strict=True):
         one = found[number]
         bench = Bench(
@@ -223,19 +286,22 @@ def _measure(
             gpu.info.title,
             gpu.info.kind != "real",
             windows,
+            l2,
             objection=rounds.objection,
             notes=tuple(filter(None, (rounds.scale, rounds.short))),
         )
-        found[number] = Configured(one.values, one.time_s, one.reason, bench)
+        found[number] = Configured(one.values, one.time_s, one.reason, bench, one.searched_j)
 
 
 def _cost(one: Configured, objective: str) -> float:
     """Return what is made small; infinite where it is not known."""
-    if one.reason or one.bench is None:
+    time_s = one.time_s if one.bench is None else one.bench.time_s
+    if one.reason:
         return math.inf
-    costs = {"energy": one.energy_j, "time": one.bench.time_s, "edp": one.energy_j * one.bench.time_s}
+    costs = {"energy": one.energy_j, "time": time_s, "edp": one.energy_j * time_s}
     return costs[objective] if math.isfinite(costs[objective]) else math.inf
 
 
-def _place(one: Configured, objective: str) -> tuple[bool, float, float]:
-    return bool(one.reason), _cost(one, objective), one.time_s
+def _place(one: Configured, objective: str) -> tuple[bool, bool, float, float]:
+    # What was measured in rounds with the others comes before what was read once.
+    return bool(one.reason), one.bench is None, _cost(one, objective), one.time_s

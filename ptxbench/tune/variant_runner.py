@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import ArgumentError, LaunchError
@@ -61,6 +62,39 @@ class TrialOptions:
     seed: int = 0
     measurements: int = 1
     heat_up_s: float = 0.0
+
+
+class Repeated(Protocol):
+    """What can be launched or called back to back."""
+
+    def time_s(self, times: int) -> float:
+        """Do it so often, and return how long that took, s."""
+        ...
+
+    def run(self, times: int, pause_s: float) -> KernelRun:
+        """Idle for a while, then do it so often while power is recorded."""
+        ...
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch.
+
+    Attributes:
+        gpu: Where it runs.
+        launch: The launch.
+    """
+
+    gpu: Gpu
+    launch: Launch
+
+    def time_s(self, times: int) -> float:
+        """Launch so often, and return how long that took, s."""
+        return self.gpu.time_s(replace(self.launch, times=times))
+
+    def run(self, times: int, pause_s: float) -> KernelRun:
+        """Idle for a while, then launch so often while power is recorded."""
+        return self.gpu.run(replace(self.launch, times=times, before_s=pause_s))
 
 
 class VariantRunner:
@@ -191,15 +225,15 @@ class VariantRunner:
         seen = [(name, value) for name, value in trial.figures if name not in own]
         return replace(trial, figures=(*seen, *own.items()))
 
-    def _measured(self, trial: Trial, kernel: Built, objection: Callable[[Trial], str]) -> Trial:
+    def _measured(self, trial: Trial, kernel: Any, objection: Callable[[Trial], str]) -> Trial:
         began_s = self._wall_s()
         correct, why = self._checked(kernel)
         trial = replace(trial, correct=correct, check_wall_s=self._wall_s() - began_s)
         if correct is Correct.NO:
             return replace(trial, status=TrialStatus.WRONG, reason=why)
-        launch = self.subject.launch(kernel)
+        work = self._work(kernel)
         began_s = self._wall_s()
-        time_s = short_timing_s(self.gpu, launch)
+        time_s = short_timing_s(work.time_s)
         temperature_c = self._temperature_c()
         trial = replace(trial, time_s=time_s, temperature_c=temperature_c)
         trial = replace(self._estimated(trial, time_s, temperature_c), timing_wall_s=self._wall_s() - began_s)
@@ -208,15 +242,15 @@ class VariantRunner:
         if why := objection(trial):
             return replace(trial, status=TrialStatus.PRUNED, reason=why)
         if heat_up_s := self._options.heat_up_s:
-            self.gpu.time_s(replace(launch, times=launches_in(heat_up_s, time_s)))
-        tries = [self._with_power(trial, launch)]
+            work.time_s(launches_in(heat_up_s, time_s))
+        tries = [self._with_power(trial, work)]
         while tries[-1].ok and len(tries) < self._options.measurements:
-            tries.append(self._with_power(trial, launch))
+            tries.append(self._with_power(trial, work))
         # One that failed says why, and takes nothing from those before it.
         counted = [one for one in tries if one.ok] or tries
         return counted[-1].repeated(counted[:-1]) if len(counted) > 1 else counted[0]
 
-    def _checked(self, kernel: Built) -> tuple[Correct, str]:
+    def _checked(self, kernel: Any) -> tuple[Correct, str]:
         """Check a variant once: no setting changes what it computes."""
         name = kernel.variant.name
         if name not in self._verdicts:
@@ -230,12 +264,16 @@ class VariantRunner:
             self._temperature = (now_s, self.gpu.telemetry().temperature_c)
         return self._temperature[1]
 
-    def _with_power(self, trial: Trial, launch: Launch) -> Trial:
+    def _work(self, kernel: Any) -> Repeated:
+        """Return what is timed and measured of a variant."""
+        return Launched(self.gpu, self.subject.launch(kernel))
+
+    def _with_power(self, trial: Trial, work: Repeated) -> Trial:
         began_s = self._wall_s()
 
         def attempt(window_s: float) -> tuple[KernelRun, int]:
             times = launches_in(window_s, trial.time_s)
-            return self.gpu.run(replace(launch, times=times, before_s=self.source.pause_s)), times
+            return work.run(times, self.source.pause_s), times
 
         for observer in self._observers:
             observer.before()
@@ -308,17 +346,20 @@ def _clocked(info: GpuInfo, settings: GpuSettings) -> GpuInfo:
     return replace(info, max_sm_clock_mhz=float(settings.sm_clock_mhz))
 
 
-def short_timing_s(gpu: Gpu, launch: Launch) -> float:
+def short_timing_s(time_s: Callable[[int], float]) -> float:
     """Return the time of one launch: of the first where it is long enough, or else of some more.
 
     The check has warmed the kernel up before.
+
+    Args:
+        time_s: Launches so often, and returns how long that took.
 
     Raises:
         LaunchError: The kernel did not run.
         GpuError: The GPU stopped answering.
     """
-    first_s = gpu.time_s(launch)
+    first_s = time_s(1)
     if first_s >= _TIMING_S:
         return first_s
     times = min(_MAX_TIMED, math.ceil(_TIMING_S / first_s))
-    return min(gpu.time_s(replace(launch, times=times)) / times, first_s)
+    return min(time_s(times) / times, first_s)

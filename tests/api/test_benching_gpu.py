@@ -132,3 +132,19 @@ def test_kernel_tuner_takes_our_joules():
     )
     assert len(results) == 4
     assert all(one["settled"] and one["energy_ci95_j"] < 0.05 * one["energy_j"] for one in results), results
+
+
+def test_a_search_of_a_function_goes_on_in_its_folder(tmp_path):
+    x = torch.randn(SIZE, device="cuda")
+
+    def chunks(parts, twice):
+        return torch.cat([part.sin() + part.sin() if twice else part.sin() * 2 for part in x.chunk(parts)])
+
+    axes, options = (
+        {"parts": [1, 4, 16], "twice": [True, False]},
+        {"check": lambda: x.sin() * 2, "budget": 10},
+    )
+    ptxbench.tune_function(chunks, axes, out=tmp_path / "t", trials=3, **options)
+    found = ptxbench.tune_function(chunks, axes, out=tmp_path / "t", resume=True, l2="flushed", **options)
+    assert len(found) == 6
+    assert not found.best.values["twice"], found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -61,6 +62,63 @@ def test_what_there_is_nothing_to_try_of_is_said():
     found = ptxbench.tune_function(lambda a: 1 / 0, {"a": [1]}, gpu=ReplayingGpu())
     with pytest.raises(InputError, match="no configuration counts: failed: ZeroDivisionError"):
         _ = found.best
+
+
+class Called:
+    """A function with hidden times and powers, that counts its calls by block."""
+
+    def __init__(self, gpu):
+        self.gpu, self.blocks = gpu, []
+
+    def __call__(self, block, name):
+        self.blocks.append(block)
+        time_s, power_w = HIDDEN[block]
+        drawing(self.gpu, power_w, time_s * (1.0 if name == "plain" else 1.5))()
+        return np.full(4, 3.0 if name == "wrong" else 2.0)
+
+
+AXES = {"block": [256, 64, 128], "name": ["plain", "slow one", "wrong"]}
+
+
+def search(gpu, path, **options):
+    run = Called(gpu)
+    given = {"check": lambda: np.full(4, 2.0), "budget": 4, "measure_first": 2, "gpu": gpu, "out": path}
+    return run, ptxbench.tune_function(run, AXES, **{**given, **options})
+
+
+def test_a_search_of_a_function_is_kept_goes_on_and_is_reported(tmp_path, capsys):
+    from ptxbench.cli.main import run as command
+
+    gpu, path = ReplayingGpu(4), tmp_path / "search"
+    _, some = search(gpu, path, trials=4)
+    assert len(some) == 4
+    lines = (path / "trials.jsonl").read_text().splitlines()
+    assert len(lines) == 4
+    _, found = search(gpu, path, resume=True)
+    assert (path / "trials.jsonl").read_text().splitlines()[:4] == lines
+    assert len(found) == 9
+    assert found.best.values == {"block": 128, "name": "plain"}
+    assert {one.values["name"] for one in found if "differ" in one.reason} == {"wrong"}
+    assert sum(one.bench is not None for one in found) == 3
+    # Those that were not called in rounds have the energy that the search read.
+    assert sum(math.isfinite(one.energy_j) for one in found) == 6
+    assert command(["tune", "report", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["least_energy"]["name"] == "block=128 name=plain"
+    with pytest.raises(InputError, match="measured with problem"):
+        ptxbench.tune_function(Called(gpu), {"block": [64]}, gpu=gpu, out=path, resume=True)
+
+
+def test_a_strategy_of_kernel_tuner_chooses_for_a_function(tmp_path):
+    pytest.importorskip("kernel_tuner", reason="the extra tune is not installed")
+    gpu = ReplayingGpu(5)
+    run, found = search(gpu, None, strategy="greedy_mls", trials=6, check=None)
+    assert len(found) <= 6
+    assert set(run.blocks) >= {one.values["block"] for one in found}
+    assert found.best.energy_j <= 1.02 * min(one.energy_j for one in found)
+    with pytest.raises(ArgumentError, match="'timed' is none for functions; there are random, "):
+        search(gpu, None, strategy="timed")
+    with pytest.raises(ArgumentError, match="resume needs `out`"):
+        search(gpu, None, resume=True)
 
 
 class Kernel:
