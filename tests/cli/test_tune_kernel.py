@@ -11,6 +11,7 @@ from ptxbench.cli.tune_kernel import kernel as command
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.experiment.supervise import Outcome, Watchdog
+from ptxbench.tune import isolate
 
 
 def kernel(path, *arguments):
@@ -132,6 +133,8 @@ def test_on_a_real_gpu_the_search_is_watched_in_a_process_of_its_own(tmp_path, c
         return (Outcome(work.name, -9, 0, 1.0, ""),)
 
     monkeypatch.setattr("ptxbench.cli.tune_kernel.open_chosen_gpu", lambda _: RealGpu())
+    # The modules that take its name as they are imported have it: it would stay with them after this test.
+    assert isolate.supervise is not supervised
     monkeypatch.setattr("ptxbench.experiment.supervise.supervise", supervised)
     words = [str(write_spec(tmp_path / "spec")), "--variant-timeout=5", "--set=n=1048576", "--clocks=even:3"]
     words += ["--out", str(tmp_path / "t")]
