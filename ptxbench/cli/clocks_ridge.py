@@ -30,7 +30,8 @@ class _Options:
     """Options of `ptxbench clocks ridge`.
 
     Attributes:
-        samples: CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks.
+        samples: CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks;
+            or a cache or T4 file (.json) of Kernel Tuner, of which the variant with the most clocks counts.
         run_path: Folder of a run: take the clocks that the power limit itself made.
         cap_w: Power limit, W; --samples within 2% of it are left out (default: none).
         fit_cap: Fit the power limit to --samples: the power of the highest clocks where it no longer rises.
@@ -76,13 +77,19 @@ def ridge(options: _Options) -> None:
 
 
 def _of_samples(samples: Path, cap_w: float | None, fit_cap: bool, plot: Path | None, as_json: bool) -> None:
-    from ptxbench.model.clocks.ridge import fitted_cap_w, read_power_samples
+    from ptxbench.model.clocks.ridge import PowerSample, fitted_cap_w, read_power_samples
 
-    read = read_power_samples(samples)
+    origin = f"samples of {samples.name}"
+    if samples.suffix.lower() == ".json":
+        from ptxbench.tune.kernel_tuner_results import power_by_clock, read_results
+
+        variant, pairs = power_by_clock(read_results(samples))
+        read, origin = tuple(PowerSample(*pair) for pair in pairs), f"{origin}, {variant}"
+    else:
+        read = read_power_samples(samples)
     limit_w = math.inf if cap_w is None else cap_w
     if fit_cap:
         limit_w = fitted_cap_w(read)
-    origin = f"samples of {samples.name}"
     document = {"samples": str(samples), "cap_fitted": fit_cap} if as_json else None
     _show(read, limit_w, origin, plot, document, "fitted" if fit_cap else "given")
 

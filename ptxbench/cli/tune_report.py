@@ -18,8 +18,10 @@ from ptxbench.core.shared_options import Json, TableFolder
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from ptxbench.report.sections import Section
     from ptxbench.tune.analysis import Analysis
     from ptxbench.tune.folder import TuningManifest
+    from ptxbench.tune.library import LibraryTrial
     from ptxbench.tune.trial import Trial
 
 
@@ -28,7 +30,7 @@ class _ReportOptions:
     """Options of `ptxbench tune report`.
 
     Attributes:
-        out: Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, or .txt).
+        out: Where to write: a file (.html, .csv, .json as Kernel Tuner's cache, .t4.json, or .txt).
         counters: CSV of counters by variant, which go into all correlations and means
             (`runners/tune_counters.py` writes one with Nsight Compute).
         plots: Folder for plots: front, path of the search, ranges by axis, hull, correlations, quadrants.
@@ -44,7 +46,7 @@ class _ReportOptions:
 
 @command_of(_ReportOptions, "report", short_help="Report a search: winners, front, correlations.")
 def report(options: _ReportOptions) -> int:
-    """Report RUN, a folder of `tune gemm` or `tune kernel`.
+    """Report RUN, a folder of `tune gemm` or `tune kernel`, or a cache or T4 file of Kernel Tuner.
 
     It has the winners by time and by energy with 95% intervals, the front of both, the best variant for
     each weight alpha of time, how far energies are apart at equal speed, and how metrics of the code go
@@ -52,44 +54,35 @@ def report(options: _ReportOptions) -> int:
     energies are estimated again by that table. The exit code is 1 if no variant is valid.
     """
     from ptxbench.report.text_table import output_width
-    from ptxbench.report.tuning_report import as_csv, as_page, as_text, sections
+    from ptxbench.report.tuning_report import as_text, sections
     from ptxbench.storage.atomic import write_text
     from ptxbench.storage.location import require_outside
     from ptxbench.storage.shipped import find_table
     from ptxbench.tune.analysis import analyse
     from ptxbench.tune.counters import read_counters
     from ptxbench.tune.evaluate import estimated_again
-    from ptxbench.tune.folder import TuningFolder
-    from ptxbench.tune.kernel_tuner_cache import cache_text
     from ptxbench.tune.model_energy import open_model
 
     if options.out is not None:
         require_report(options.out, ".html", ".csv", ".json", ".txt")
     require_outside(options.run, options.out, options.plots)
-    folder = TuningFolder.read(options.run)
-    trials, scale = folder.believed()
+    manifest, trials, beside, scale = _opened(options.run)
+    problem = manifest.part.problem
     if options.table is not None:
-        manifest = folder.manifest
         model = open_model(find_table(options.table), manifest.gpu, manifest.part.options.pattern)
-        trials = estimated_again(trials, manifest.part.problem, model)
+        trials = estimated_again(trials, problem, model)
     counters = read_counters(options.counters) if options.counters is not None else {}
-    found = analyse(trials, folder.manifest.part.problem, folder.beside, counters)
+    found = analyse(trials, problem, beside, counters)
     if found is None:
         click.echo(
             f"{options.run}: none of {len(trials)} variants has a time and an energy{scale and f'; {scale}'}"
         )
         return 1
-    parts = sections(folder.manifest, trials, found, scale)
+    parts = sections(manifest, trials, found, scale)
     if options.plots is not None:
-        _draw(folder.manifest, found, trials, options.plots)
+        _draw(manifest, found, trials, options.plots)
     if options.out is not None:
-        ending = options.out.suffix.lower()
-        if ending == ".html":
-            text = as_page(parts, _pictures(folder.manifest, found, trials))
-        elif ending == ".json":
-            text = cache_text(folder.manifest, trials)
-        else:
-            text = as_csv(found) if ending == ".csv" else as_text(parts, None) + "\n"
+        text = _file_text(options.out, manifest, trials, found, parts)
         write_text(options.out, text)
         click.echo(f"ptxbench: wrote {options.out}", err=True)
     if options.as_json:
@@ -97,6 +90,38 @@ def report(options: _ReportOptions) -> int:
     elif options.out is None:
         click.echo(as_text(parts, output_width()))
     return 0
+
+
+def _file_text(
+    out: Path, manifest: TuningManifest, trials: Sequence[Trial], found: Analysis, parts: Sequence[Section]
+) -> str:
+    """Return what is written into a file, by its ending."""
+    from ptxbench.report.tuning_report import as_csv, as_page, as_text
+    from ptxbench.tune.kernel_tuner_cache import cache_text, t4_text
+
+    ending = out.suffix.lower()
+    if ending == ".html":
+        return as_page(parts, _pictures(manifest, found, trials))
+    if out.name.lower().endswith(".t4.json"):
+        return t4_text(trials, manifest.part.problem.parameters)
+    if ending == ".json":
+        return cache_text(manifest, trials)
+    return as_csv(found) if ending == ".csv" else as_text(parts, None) + "\n"
+
+
+def _opened(
+    run: Path,
+) -> tuple[TuningManifest, tuple[Trial, ...], tuple[LibraryTrial, ...], str]:
+    """Return what was tuned, its trials, a library beside, and what must be said of all energies."""
+    from ptxbench.tune.folder import TuningFolder
+    from ptxbench.tune.kernel_tuner_results import read_results
+
+    if run.is_file():
+        foreign = read_results(run)
+        return foreign.manifest, foreign.trials, (), foreign.note
+    folder = TuningFolder.read(run)
+    trials, scale = folder.believed()
+    return folder.manifest, trials, folder.beside, scale
 
 
 def _draw(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial], plots: Path) -> None:

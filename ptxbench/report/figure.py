@@ -51,7 +51,7 @@ def require_picture(path: Path) -> None:
 def title(info: GpuInfo) -> str:
     """Return what a picture's numbers are of."""
     origin = info.name if info.kind is GpuKind.REAL else f"{info.name}: {info.kind.upper()}, no measurement"
-    return f"{origin}, driver {info.driver}"
+    return f"{origin}, driver {info.driver}" if info.driver else origin
 
 
 def save_pages(figures: Sequence[Figure], path: Path) -> tuple[Path, ...]:

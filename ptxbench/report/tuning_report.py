@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.printable import number, render_csv
 from ptxbench.report.sections import Section, sections_page
 from ptxbench.report.svg_figure import page_picture
@@ -38,7 +39,7 @@ def sections(
     failed = sum(not t.ok for t in trials)
     kind = "measured" if found.best.measured else "estimated"
     head = (
-        f"{manifest.gpu.title}, driver {manifest.gpu.driver}, board {manifest.gpu.uuid_hash}",
+        ", ".join(_of_board(manifest.gpu)),
         f"{len(trials)} variants tried, {failed} not valid; energy {kind} of {len(found.figures)}",
         *_limit_lines(trials),
         *filter(None, (scale,)),
@@ -90,6 +91,11 @@ def sections(
         *_choice_section(trials),
         _cost_section(trials),
     )
+
+
+def _of_board(gpu: GpuInfo) -> Iterator[str]:
+    yield gpu.title
+    yield from (f"{name} {text}" for name, text in (("driver", gpu.driver), ("board", gpu.uuid_hash)) if text)
 
 
 def _limit_lines(trials: Sequence[Trial]) -> tuple[str, ...]:
@@ -265,10 +271,12 @@ def _cost_section(trials: Sequence[Trial]) -> Section:
     }
     known = {name: sum(s for s in seconds if math.isfinite(s)) for name, seconds in walls.items()}
     timing_s, power_s = known["short timings"], known["reading power"]
-    ratio = (f"Power took {(timing_s + power_s) / timing_s:.0f} times as long as timings alone.",)
+    ratio: tuple[str, ...] = ()
+    if timing_s > 0 and power_s > 0:
+        ratio = (f"Power took {(timing_s + power_s) / timing_s:.0f} times as long as timings alone.",)
     return Section(
         "What it took",
-        ratio if timing_s > 0 and power_s > 0 else (),
+        ratio,
         ("step", "seconds"),
         tuple((name, f"{seconds:.2f}") for name, seconds in known.items()),
     )

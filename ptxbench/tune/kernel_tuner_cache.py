@@ -1,4 +1,4 @@
-"""A search as a cache file of Kernel Tuner, which its simulation mode and its plots read."""
+"""A search as files of Kernel Tuner: a cache, which its simulation mode and its plots read, or T4 results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from ptxbench.tune.trial import Trial
 # Kernel Tuner's names of what a configuration failed by.
 _FAILED = {TrialStatus.REFUSED: "CompilationFailedConfig"}
 # Its names of what can be set.
-_SETTINGS = {
+SETTINGS = {
     "sm_clock_mhz": "nvml_gr_clock",
     "memory_clock_mhz": "nvml_mem_clock",
     "power_limit_w": "nvml_pwr_limit",
+}
+# The same in T4.
+_INVALID = {
+    TrialStatus.REFUSED: "compile",
+    TrialStatus.WRONG: "correctness",
+    TrialStatus.HUNG: "timeout",
 }
 _OTHERWISE_FAILED = "RuntimeFailedConfig"
 _MS = 1e3
@@ -31,7 +37,7 @@ def cache_text(manifest: TuningManifest, trials: Sequence[Trial]) -> str:
         trials: Its trials; one without power is a failed one there.
     """
     settings = dict.fromkeys(axis for t in trials for axis in t.settings.by_axis)
-    names = (*manifest.part.problem.parameters, *(_SETTINGS[axis] for axis in settings))
+    names = (*manifest.part.problem.parameters, *(SETTINGS[axis] for axis in settings))
     columns = list(zip(*(t.candidate.values for t in trials), strict=True)) or [()] * len(names)
     document = {
         "device_name": manifest.gpu.name,
@@ -45,6 +51,45 @@ def cache_text(manifest: TuningManifest, trials: Sequence[Trial]) -> str:
         "cache": {_key(t.candidate.values): _entry(names, t) for t in trials},
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+def t4_text(trials: Sequence[Trial], names: Sequence[str]) -> str:
+    """Return a file of the T4 format (version 1.0.0): a result for each variant.
+
+    Args:
+        trials: Trials of a search.
+        names: Names of what differs between them, without settings.
+    """
+    results = [_t4_result(trial, names) for trial in trials]
+    document = {"schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}, "results": results}
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _t4_result(trial: Trial, names: Sequence[str]) -> dict[str, object]:
+    every = (*names, *(SETTINGS[axis] for axis in trial.settings.by_axis))
+    figures = {
+        "time": (_MS * trial.best_time_s, "ms"),
+        "energy": (trial.best_energy_j, "J"),
+        "power": (trial.best_power_w, "W"),
+    }
+    known = figures if trial.ok else {}
+    walls = {
+        "compilation_time": trial.build_wall_s,
+        "benchmark": trial.timing_wall_s,
+        "validation": trial.check_wall_s,
+    }
+    return {
+        "configuration": dict(zip(every, trial.candidate.values, strict=True)),
+        "objectives": ["energy"],
+        "times": {name: _MS * wall for name, wall in walls.items() if math.isfinite(wall)} | {"runtimes": []},
+        "invalidity": _INVALID.get(trial.status, "correct" if trial.ok else "runtime"),
+        "correctness": 0 if trial.status is TrialStatus.WRONG else 1,
+        "measurements": [
+            {"name": name, "value": value, "unit": unit}
+            for name, (value, unit) in known.items()
+            if math.isfinite(value)
+        ],
+    }
 
 
 def _key(values: Iterable[Value]) -> str:
