@@ -1,22 +1,28 @@
 """The strategies of Schoonhoven et al. (2022) on three kernels of the SIMULATED GPU, against a full sweep.
 
-    python benchmarks/clock_strategies.py --out FOLDER [--clocks 16] [--limits 7]
+    python benchmarks/clock_strategies.py --out FOLDER [--clocks 16] [--limits 7] [--only strategies|products]
 
 One kernel is bound by the SM clock, one by memory, one by either, as the clock says. Each has variants that
 trade time for energy: some of its work by many cheap instructions or by a few slow ones (`SPECIAL`), and part
 of its operands read again or computed again (`AGAIN`). The sweep tries every variant at every clock and under
 every power limit; the table says what each strategy chooses of it and how many of these trials it needs.
+
+The second table is Table II of the paper, on simulated products: the fastest variant at the highest clock,
+and the same at the best clock within 10% of that which the power curve of a load names.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean, stdev
 
+from ptxbench.core.gpu_settings import evenly
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import find_profile
+from ptxbench.devices.simulated.profile import Profile
 from ptxbench.experiment.clock_sweep import sweep_clocks
 from ptxbench.experiment.load import prepare_load
 from ptxbench.model.clocks.ridge import fit_ridge
@@ -25,14 +31,19 @@ from ptxbench.tune.clocks.strategies import Comparison, compare
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec_file import load_spec
+from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.variant_runner import TrialOptions
 
 PROFILE = "h200-clocks"
+# Simulated products with their ridges, MHz: the A100's as published, the others made up.
+PRODUCTS = {PROFILE: 1200.0, "a100": 1020.0, "rtx3090-memory": 1290.0}
 _WARM_UP_S = 100.0
+# What the slowest power sensor of the products needs.
+_SLOWEST_WINDOW_S = 1.4
 KERNEL = """
 .version 8.0
-.target sm_90a
+.target {{ target }}
 .address_size 64
 .visible .entry work(.param .u64 in, .param .u64 out, .param .u32 n)
 {
@@ -126,10 +137,10 @@ class Case:
 CASES = (Case("compute-bound", 1, 64), Case("memory-bound", 8, 8), Case("balanced", 2, 24))
 
 
-def write_case(case: Case, folder: Path) -> Path:
+def write_case(case: Case, folder: Path, target: str = "sm_90a") -> Path:
     """Write the kernel and its specification; return the specification's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "work.ptx.j2").write_text(KERNEL)
+    (folder / "work.ptx.j2").write_text(KERNEL.replace("{{ target }}", target))
     (folder / "spec.toml").write_text(SPEC.format(loads=case.loads, units=case.units))
     return folder / "spec.toml"
 
@@ -156,11 +167,79 @@ def sweep(case: Case, folder: Path, clocks: int, limits: int) -> TuningFolder:
     return TuningFolder.read(out)
 
 
-def fitted_search_mhz(clocks: int) -> tuple[float, float]:
+def fitted_search_mhz(profile: Profile, clocks: int) -> tuple[float, float]:
     """Return the clocks that the power curve of a load names, from as many samples as there are clocks."""
-    gpu = SimulatedGpu(find_profile(PROFILE))
+    gpu = SimulatedGpu(profile)
     samples = sweep_clocks(gpu, gpu.settable, clocks, lambda _: None, allowed=True)
     return fit_ridge(samples, gpu.info.power_limit_w).search_mhz
+
+
+@dataclass(frozen=True)
+class Steered:
+    """A row of Table II.
+
+    Attributes:
+        before: The fastest variant at the highest clock.
+        after: The same at the best clock that the model names.
+    """
+
+    before: Trial
+    after: Trial
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Efficiency, Gflop/J, and speed, Tflop/s, before and after, with their changes, and the clock."""
+        made = []
+        for figure in (
+            lambda trial: trial.flops / trial.best_energy_j / 1e9,
+            lambda trial: trial.flops / trial.best_time_s / 1e12,
+        ):
+            before, after = figure(self.before), figure(self.after)
+            made += [f"{before:.3g}", f"{after:.3g}", f"{100 * (after / before - 1):+.1f}%"]
+        return (*made, f"{self.after.settings.sm_clock_mhz} MHz")
+
+
+def steer(
+    case: Case, profile: Profile, search_mhz: tuple[float, float], clocks: int, folder: Path
+) -> Steered:
+    """Tune for time at the highest clock, then the fastest variant's clock for energy within some clocks."""
+    gpu = SimulatedGpu(profile)
+    supported = gpu.settable.choices().clocks[-1].sm_clocks_mhz
+    near = evenly([mhz for mhz in supported if search_mhz[0] <= mhz <= search_mhz[1]], clocks)
+    tuning = Tuning(
+        load_spec(write_case(case, folder / "spec", profile.chip.target)),
+        Goal(Objective.ENERGY),
+        TrialOptions(window_s=_SLOWEST_WINDOW_S),
+        strategy="race-to-idle+clocks",
+        budget=1000,
+        axes=SettingAxes(Values((*near, max(supported)))),
+        allow_settings=True,
+    )
+    # Else the first trials would run on a cooler chip, which draws less.
+    gpu.run(prepare_load(gpu).launch("warm-up", _WARM_UP_S))
+    trials = [trial for trial in tune(gpu, tuning, folder / "tuning").trials if trial.ok]
+    at_highest = [trial for trial in trials if trial.settings.sm_clock_mhz == max(supported)]
+    before = min(at_highest, key=lambda trial: trial.best_time_s)
+    same = [trial for trial in trials if trial.variant == before.variant and trial is not before]
+    return Steered(before, min(same, key=lambda trial: trial.best_energy_j))
+
+
+def print_products(clocks: int, out: Path) -> None:
+    """Print Table II of the paper for each simulated product."""
+    print("| GPU, kernel | Gflop/J before | after | change | Tflop/s before | after | change | clock |")
+    print("| --- |" + " ---: |" * 7)
+    rows = []
+    for name, ridge_mhz in PRODUCTS.items():
+        found = find_profile(name)
+        profile = replace(found, chip=replace(found.chip, ridge_mhz=ridge_mhz))
+        search_mhz = fitted_search_mhz(profile, clocks)
+        for case in CASES:
+            rows.append(steer(case, profile, search_mhz, clocks, out / name / case.name))
+            print(f"| {name}, {case.name} | {' | '.join(rows[-1].cells)} |", flush=True)
+    gains = [one.before.best_energy_j / one.after.best_energy_j - 1 for one in rows]
+    losses = [1 - one.before.best_time_s / one.after.best_time_s for one in rows]
+    for what, shares in (("efficiency gained", gains), ("speed lost", losses)):
+        print(f"{what}: {100 * mean(shares):.1f} ± {100 * stdev(shares):.1f}% (mean, standard deviation)")
 
 
 def table(case: Case, found: Comparison, trials: int) -> str:
@@ -186,8 +265,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of the sweeps; they are resumed")
     parser.add_argument("--clocks", type=int, default=16, help="clocks of the sweep, evenly spread")
     parser.add_argument("--limits", type=int, default=7, help="power limits of the sweep, evenly spread")
+    parser.add_argument("--only", choices=("strategies", "products"), help="one of the two tables")
     options = parser.parse_args()
-    low_mhz, high_mhz = fitted_search_mhz(options.clocks)
+    if options.only != "strategies":
+        print("SIMULATED, no measurement\n")
+        print_products(options.clocks, options.out / "products")
+    if options.only == "products":
+        return
+    low_mhz, high_mhz = fitted_search_mhz(find_profile(PROFILE), options.clocks)
     print(f"SIMULATED, no measurement: {PROFILE}; model-steered tries {low_mhz:.0f} to {high_mhz:.0f} MHz\n")
     for case in CASES:
         folder = sweep(case, options.out / case.name, options.clocks, options.limits)
