@@ -40,6 +40,9 @@ BY_MACRO = (
 )
 
 
+ONE_MORE = ('{ from = 1, to = "BLOCK // 8", factor = 4 }', "[1]")
+
+
 @pytest.fixture
 def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of included files, which CPATH names; the cache is empty."""
@@ -60,7 +63,7 @@ def seen(code: str = CODE, name: str = "twice.cu", **values: int) -> VariantSour
 
 
 def cuda_spec(folder: Path) -> Path:
-    path = write_spec(folder, ("twice.ptx.j2", "twice.cu"), ("[64, 128]", "[64]"), *BY_MACRO)
+    path = write_spec(folder, ("twice.ptx.j2", "twice.cu"), ("[64, 128]", "[64]"), ONE_MORE, *BY_MACRO)
     (folder / "twice.cu").write_text(CODE)
     return path
 
@@ -71,37 +74,38 @@ CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
         "#define HOPPER 3.0f\n"
     ),
     "a new file that comes first": lambda headers, _: (headers / "first" / "scale.cuh").write_text(
-        "#define SCALE 4.0f\n"
+        "#define SCALE 5.0f\n"
     ),
     "CPATH": lambda headers, patch: (
         (headers / "first" / "other").mkdir(),
-        (headers / "first" / "other" / "scale.cuh").write_text("#define SCALE 4.0f\n"),
+        (headers / "first" / "other" / "scale.cuh").write_text("#define SCALE 6.0f\n"),
         patch.setenv("CPATH", f"{headers / 'first' / 'other'}:{headers}"),
     ),
     "CPLUS_INCLUDE_PATH": lambda headers, patch: (
         (headers / "scale.cuh").rename(headers / "first" / "scale.cuh"),
-        (headers / "first" / "scale.cuh").write_text("#define SCALE 4.0f\n"),
+        (headers / "first" / "scale.cuh").write_text("#define SCALE 7.0f\n"),
         patch.setenv("CPATH", str(headers)),
         patch.setenv("CPLUS_INCLUDE_PATH", str(headers / "first")),
     ),
-    "NVCC_APPEND_FLAGS": lambda _, patch: patch.setenv("NVCC_APPEND_FLAGS", "-DSCALE=4.0f -USCALE"),
+    "NVCC_APPEND_FLAGS": lambda _, patch: patch.setenv("NVCC_APPEND_FLAGS", "-DSCALE=8.0f -USCALE"),
     "a flag of the compiler alone": lambda _, patch: patch.setenv("NVCC_APPEND_FLAGS", "--prec-div=false"),
     "NVCC_PREPEND_FLAGS": lambda _, patch: patch.setenv("NVCC_PREPEND_FLAGS", "--maxrregcount 32"),
     "a file of flags": lambda headers, patch: (
-        (headers / "flags").write_text("--prec-div=false"),
+        (headers / "flags").write_text("--prec-sqrt=false"),
         patch.setenv("NVCC_APPEND_FLAGS", f"-optf {headers / 'flags'}"),
     ),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_nvcc_sees_is_what_a_kernel_is_kept_by(
-    headers: Path, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_what_nvcc_sees_is_what_a_kernel_is_kept_by(headers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each change comes on top of those before it, which saves half of the calls of nvcc.
     before = seen().key
-    CHANGES[change](headers, monkeypatch)
-    assert seen().key != before
-    assert not seen().refused
+    for name, change in CHANGES.items():
+        change(headers, monkeypatch)
+        after = seen()
+        assert after.key != before, name
+        assert not after.refused, name
+        before = after.key
 
 
 def test_what_nvcc_does_not_see_makes_nothing_be_compiled_again(
@@ -153,7 +157,7 @@ def test_a_search_that_goes_on_notices_a_changed_file(headers: Path, tmp_path: P
 def test_what_no_variant_compiles_for_is_said_once(headers: Path, tmp_path: Path) -> None:
     path = cuda_spec(tmp_path / "spec")
     (headers / "hopper.cuh").rename(headers / "away")
-    with pytest.raises(InputError, match=r"none of 2 variants .* can be built: .*hopper\.cuh: No such file"):
+    with pytest.raises(InputError, match=r"none of 1 variants .* can be built: .*hopper\.cuh: No such file"):
         tune(AddingGpu(), tuning(path, budget=1), tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
@@ -161,7 +165,7 @@ def test_what_no_variant_compiles_for_is_said_once(headers: Path, tmp_path: Path
 def test_a_search_that_goes_on_notices_a_changed_file_of_the_reference(headers: Path, tmp_path: Path) -> None:
     checked = 'function = "add"\narguments = ["in", "in"]'
     by_kernel = 'kernel = "reference.cu"\nname = "twice"\ngrid = "ceil_div(N, 64)"\nblock = 64'
-    path = write_spec(tmp_path / "spec", (checked, by_kernel), *BY_MACRO)
+    path = write_spec(tmp_path / "spec", (checked, by_kernel), ("[64, 128]", "[64]"), ONE_MORE, *BY_MACRO)
     (tmp_path / "spec" / "reference.cu").write_text(CODE.replace("BLOCK", "64"))
     tune(AddingGpu(), tuning(path, budget=1), tmp_path / "t")
     (headers / "scale.cuh").write_text("#define SCALE 4.0f\n")
@@ -252,10 +256,10 @@ def test_text_of_a_source_in_another_encoding_is_refused_in_one_line(headers: Pa
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("name", ["with a space", "with:colon"])
 def test_a_folder_of_temporary_files_may_have_any_name(
-    headers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    headers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    name = "with a space:colon"
     (tmp_path / name).mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
     monkeypatch.setenv("TMPDIR", str(tmp_path / name))
