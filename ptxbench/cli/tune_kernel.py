@@ -36,12 +36,14 @@ class _Trying:
         sizes: Give a size another value than the specification does (may be repeated).
         high_occupancy: Try block sizes over this occupancy, which is the paper's (for --strategy guerreiro).
         in_process: Measure in this process: a variant that hangs then hangs the search.
+        t1: Write the specification into this file (.json) of the T1 format of Kernel Tuner, and tune nothing.
     """
 
     sizes: Annotated[Mapping[int | str, float] | None, Opt(metavar="NAME=N", flag="--set")] = None
     limit_s: VariantTimeout = 60.0
     high_occupancy: Annotated[float, Opt(0, 1)] = 0.8
     in_process: bool = False
+    t1: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ class _KernelOptions(
 
 @command_of(_KernelOptions, "kernel", short_help="Tune a kernel of your own.")
 def kernel(options: _KernelOptions) -> int:
-    """Tune the kernel that SPECIFICATION (a TOML file) describes.
+    """Tune the kernel that SPECIFICATION (a TOML file, or a T1 file of Kernel Tuner) describes.
 
     It names the source (.cu, .ptx, .cubin, or a Jinja template of the first two). It also names the
     arguments, the axes of the search space, and a reference. Every variant is compared with the reference
@@ -64,12 +66,18 @@ def kernel(options: _KernelOptions) -> int:
     continues without it. The exit code is 1 if no variant is valid.
     """
     from ptxbench.core.gpu_info import GpuKind
+    from ptxbench.storage.atomic import write_text
     from ptxbench.tune.spec_file import load_spec
+    from ptxbench.tune.t1_file import t1_text
     from ptxbench.tune.user_kernel import UserKernel
 
     described = load_spec(
         options.specification, {str(name): value for name, value in (options.sizes or {}).items()}
     )
+    if options.t1 is not None:
+        write_text(options.t1, t1_text(described))
+        say(f"wrote {options.t1}")
+        return 0
     tuning = options.tuning_at_settings(described, high_occupancy=options.high_occupancy)
     gpu = open_chosen_gpu(options.spec)
     try:

@@ -294,10 +294,15 @@ def _print(tuned: Tuned) -> None:
             " run; give work.trips"
         )
     if any(t.correct == "unchecked" for t in tuned.best):
-        click.echo(
-            "\nunchecked: the simulated GPU computes nothing, so no result was compared; it only exercises"
-            " the specification, and the order of its variants says nothing of a real GPU"
+        why = (
+            "the specification says that no result is compared: a wrong variant is not told from a right one"
         )
+        if tuned.manifest.gpu.kind != "real":
+            why = (
+                "the simulated GPU computes nothing, so no result was compared; it only exercises the"
+                " specification, and the order of its variants says nothing of a real GPU"
+            )
+        click.echo(f"\nunchecked: {why}")
     click.echo(f"\nfolder: {tuned.path}")
 
 

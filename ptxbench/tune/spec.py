@@ -244,7 +244,12 @@ class StoredReference:
     results: Mapping[str, Any]
 
 
-Reference = KernelReference | FunctionReference | StoredReference
+@dataclass(frozen=True)
+class NoReference:
+    """Nobody says what is right: no result is compared."""
+
+
+Reference = KernelReference | FunctionReference | StoredReference | NoReference
 
 
 @dataclass(frozen=True)

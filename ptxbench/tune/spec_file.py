@@ -34,6 +34,7 @@ from ptxbench.tune.spec import (
     FunctionReference,
     KernelReference,
     KernelSpec,
+    NoReference,
     Range,
     Reference,
     Scalar,
@@ -42,6 +43,7 @@ from ptxbench.tune.spec import (
     StoredReference,
     plain_value,
 )
+from ptxbench.tune.t1_file import spec_document
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 _MOST_AXES = 100
@@ -53,17 +55,21 @@ def load_spec(path: Path, sizes: Mapping[str, float] | None = None) -> KernelSpe
     """Read a specification.
 
     Args:
-        path: TOML file (docs/howto/tune_kernel.md); the files that it names are beside it.
+        path: TOML file (docs/howto/tune_kernel.md), or a JSON file of the T1 format (`t1_file`); the files
+            that it names are beside it.
         sizes: Values of sizes that take the place of the file's.
 
     Raises:
         InputError: The file cannot be read, or something in it does not fit.
     """
     data = read_bytes(path, cure="name a specification, as docs/howto/tune_kernel.md describes it")
+    form, read = ("JSON", json.loads) if path.suffix.lower() == ".json" else ("TOML", tomllib.loads)
     try:
-        document = tomllib.loads(data.decode())
+        document = read(data.decode())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: is no TOML: {error}") from error
+        raise InputError(f"{path}: is no {form}: {error}") from error
+    if form == "JSON":
+        document = spec_document(document if isinstance(document, dict) else {}, path.parent, str(path))
     held = document.get("sizes", {})
     for name, value in (sizes or {}).items():
         if not isinstance(held, dict) or name not in held:
@@ -354,11 +360,15 @@ def _reference(
     """Return what is right, and what else of it counts for the digest."""
     table.allow(
         *("kernel", "name", "grid", "block", "shared_bytes"),
-        *("function", "arguments", "files", "results", "rtol", "atol"),
+        *("function", "arguments", "files", "results", "unchecked", "rtol", "atol"),
     )
-    kinds = [key for key in ("kernel", "function", "files", "results") if key in table.plain]
+    kinds = [key for key in ("kernel", "function", "files", "results", "unchecked") if key in table.plain]
     if len(kinds) != 1:
-        raise InputError(f"{table.place}: give one of kernel, function and files")
+        raise InputError(f"{table.place}: give one of kernel, function, files and unchecked")
+    if kinds == ["unchecked"]:
+        if table.plain["unchecked"] is not True:
+            raise InputError(f"{table.place}: unchecked must be true, or left out")
+        return NoReference(), ()
     if kinds == ["kernel"]:
         return _kernel_reference(table, arguments, sizes, folder, compiled)
     if kinds == ["function"]:
