@@ -119,7 +119,7 @@ class _ShowOptions:
         kernels: Kernels to place on the roofline of the first RUN: JSON of run, report PROFILE or estimate,
             or a folder of runners/validate_kernels.py.
         counts: Counts of --kernels, where they are not in it: a CSV of ncu, or of a folder a folder.
-        html: Write the page of the RUNs, and of --kernels, for a browser.
+        html: Write the report as a page for a browser: of the RUNs, and of --kernels.
         as_csv: Print every kernel of the RUNs, or of --kernels, as CSV.
     """
 
