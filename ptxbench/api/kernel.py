@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from ptxbench.api.estimate_options import EstimateOptions, KernelOptions
 from ptxbench.api.table import Table, load_table
+from ptxbench.catalogue.product import clock_exponent
 from ptxbench.core.bounds import whole_within, within
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import takes
+from ptxbench.model.clocks.law import PowerLaw, VoltageLaw
 from ptxbench.model.code_spread import reaching, widened
 from ptxbench.model.default_table import default_table
 from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
 from ptxbench.model.kept_nulls import null_answers
+from ptxbench.model.roofline.kernels import roofline_work
 from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
 if TYPE_CHECKING:
@@ -95,6 +98,8 @@ def estimate_of(kernel: str | Path | bytes | None, table: Table, options: Estima
         found = reaching(found, *sides)
     if told.code is not None:
         found = replace(found, missing=told.code.missing)
+    if machine.set_law is not None:
+        found = replace(found, notes=(f"the energy follows the clock by {machine.law.origin}", *found.notes))
     if options.explain:
         if told.activity is not None:
             found = _with_data(found, work, machine, conditions)
@@ -166,12 +171,20 @@ def _machine(told: _Told, options: EstimateOptions, known: Atlas) -> Machine:
 
         machine = by_emulation(machine, read_emulation(known.path))
     if options.clock_samples is not None:
-        from ptxbench.model.clocks.law import VoltageLaw
-
         full_mhz = known.gpu.max_sm_clock_mhz
-        voltage = VoltageLaw.read(Path(options.clock_samples), machine.limit_w, full_mhz)
-        machine = replace(machine, voltage=voltage)
+        law = VoltageLaw.read(Path(options.clock_samples), machine.limit_w, full_mhz)
+        machine = replace(machine, set_law=law)
+    elif options.set_clock_mhz is not None:
+        machine = replace(machine, set_law=_law_of_kind(told.work, known))
     return machine if options.limit_w is None else replace(machine, limit_w=options.limit_w)
+
+
+def _law_of_kind(work: KernelWork, known: Atlas) -> PowerLaw | None:
+    """Return the law of the clock of kernels that do mostly such flops; None where none is known."""
+    flops = roofline_work(work).flops
+    most = max(flops, key=lambda kind: flops[kind], default="")
+    found = clock_exponent(known.gpu.name, "tensor" if most.startswith("mma-") else most)
+    return None if found is None else PowerLaw(found.value, found.error, found.lowest_ratio)
 
 
 def _with_data(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -20,6 +21,32 @@ def l2_bytes(gpu: GpuInfo) -> float:
 def dram_bytes_per_s(gpu: GpuInfo) -> float:
     """Return the peak bandwidth of a GPU's DRAM in bytes a second, NaN where it is not known."""
     return _known(gpu.dram_bytes_per_s, gpu.name, "dram_bytes_per_s")
+
+
+@dataclass(frozen=True)
+class ClockExponent:
+    """gamma of a kind of kernel at the power limit.
+
+    Attributes:
+        value: Exponent of the energy in the clock.
+        error: Its standard error for another board.
+        lowest_ratio: Lowest clock that it was seen at, over the full clock.
+        origin: Where it is from.
+    """
+
+    value: float
+    error: float
+    lowest_ratio: float
+    origin: str
+
+
+def clock_exponent(product: str, kind: str) -> ClockExponent | None:
+    """Return how the energy of a kind of kernel ("tensor", "f64") goes with the clock of a product.
+
+    None where kept runs do not tell it.
+    """
+    found = _products().get(product, {}).get("clock_exponents", {}).get(kind)
+    return None if found is None else ClockExponent(**found)
 
 
 def _known(asked: float, product: str, fact: str) -> float:

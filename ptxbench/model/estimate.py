@@ -153,20 +153,21 @@ class Machine:
         terms: Fitted terms.
         static: Static power.
         limit_w: Power limit, NaN where there is none.
-        voltage: The voltage over the clock, where it is known; else the power law of the terms stands in.
+        set_law: How energy goes with a clock that is set, where it is known: by the voltage, or of kernels of
+            this kind; else the power law of the terms stands in.
     """
 
     opcode_energies: OpcodeEnergies
     terms: Terms
     static: StaticPower
     limit_w: float
-    voltage: VoltageLaw | None = None
+    set_law: ClockLaw | None = None
 
     @property
     def law(self) -> ClockLaw:
         """How the energy of what the SM clock drives goes with it."""
-        if self.voltage is not None:
-            return self.voltage
+        if self.set_law is not None:
+            return self.set_law
         terms = self.terms
         lowest = 1.0 if math.isnan(terms.lowest_clock_ratio) else terms.lowest_clock_ratio
         return PowerLaw(terms.gamma, terms.gamma_error, lowest)

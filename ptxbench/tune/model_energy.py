@@ -153,5 +153,5 @@ def open_model(path: Path, gpu: GpuInfo, pattern: str = "random", samples: Path 
         )
     machine = table.machine
     if samples is not None:
-        machine = replace(machine, voltage=VoltageLaw.read(samples, machine.limit_w, gpu.max_sm_clock_mhz))
+        machine = replace(machine, set_law=VoltageLaw.read(samples, machine.limit_w, gpu.max_sm_clock_mhz))
     return ModelEnergy(machine, pattern, gpu.max_sm_clock_mhz)

@@ -210,6 +210,25 @@ def test_energy_and_time_are_predicted_at_a_set_clock_by_the_voltage(table, cloc
     assert lower.energy_j - low.energy_j == pytest.approx(static_w * (1980 / 600 - 1980 / 900), rel=0.01)
 
 
+@pytest.mark.parametrize(("opcode", "gamma"), [("HMMA.16816.F32", 2.16), ("DFMA", 2.32), ("FFMA", None)])
+def test_at_a_set_clock_a_kernel_follows_the_law_of_its_kind(opcode, gamma, tmp_path):
+    counts = tmp_path / "counts.csv"
+    counts.write_text(
+        '"ID","Kernel Name","sass__inst_executed_per_opcode_with_modifier_all","gpu__time_duration.sum"\n'
+        f'"","","","nsecond"\n"0","k","1e9 ({opcode}: 1e9)","1e8"\n'
+    )
+    words = {"table": ptxbench.load_table("h200"), "ncu": counts, "temperature_c": 45}
+    at = ptxbench.estimate_kernel("k", **words, set_clock_mhz=1700)
+    said = [note for note in at.notes if "follows the clock by" in note]
+    if gamma is None:
+        assert not said
+        return
+    assert f"gamma {gamma:.2g}" in said[0]
+    full = ptxbench.estimate_kernel("k", **words, set_clock_mhz=1980)
+    dynamic = [sum(p.energy_j for p in one.parts if p.name != "static") for one in (full, at)]
+    assert dynamic[1] / dynamic[0] == pytest.approx((1700 / 1980) ** gamma, rel=1e-3)
+
+
 def test_a_clock_that_nothing_was_measured_at_widens_the_interval_and_says_so(table):
     words = {**LAUNCH, "time_s": 1e-6}
     full = ptxbench.estimate_kernel(PTX, table=table, **words)

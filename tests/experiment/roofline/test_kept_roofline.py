@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ptxbench.catalogue.product import clock_exponent
 from ptxbench.cli.main import run
 from ptxbench.cli.roofline import command
+from ptxbench.core.estimate import Estimate
+from ptxbench.model.roofline.exponent import joint_exponent
 
 KEPT = Path(__file__).parents[3] / "results" / "nvidia-h200" / "roofline"
 H100 = Path(__file__).parents[3] / "results" / "nvidia-h100"
@@ -66,3 +69,28 @@ def test_kernels_without_counts_are_one_line(tmp_path, capsys):
     assert "name the folder by --counts" in capsys.readouterr().err
     assert run(["roofline", "show", str(KEPT / "f32"), "--counts", str(tmp_path)]) == 2
     assert "--counts needs --kernels" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("product", "kind", "runs"),
+    [
+        ("NVIDIA H200", "tensor", ("mma-f16", "mma-f16-shared")),
+        ("NVIDIA H200", "f64", ("f64",)),
+        ("NVIDIA H100 80GB HBM3", "tensor", ("mma-f16", "mma-f16-shared")),
+    ],
+)
+def test_the_exponents_of_a_product_are_those_of_its_kept_runs(product, kind, runs):
+    folder = KEPT if product == "NVIDIA H200" else H100 / "roofline"
+    found = [
+        one["exponent"]
+        for run_name in runs
+        for one in json.loads((folder / run_name / "roofline.json").read_text())["exponents"]
+    ]
+    joint = joint_exponent([Estimate(one["value"]["value"], one["value"]["uncertainty"]) for one in found])
+    used = clock_exponent(product, kind)
+    assert used.value == pytest.approx(joint.value, abs=0.01)
+    assert used.error >= joint.error - 0.01
+    assert used.lowest_ratio == pytest.approx(min(one["lowest_ratio"] for one in found), abs=0.001)
+    # No run bends, and no two runs of a product differ beyond chance.
+    assert all(one["misfit"] > 0.01 for one in found)
+    assert not joint.alike < 0.01
