@@ -79,6 +79,9 @@ _ROOFLINES = {
     "nvidia-h200": (
         ("f32", "A", "f32"), ("f32", "B", "f32-levels"), ("f64", "A", "f64"), ("f16x2", "A", "f16x2"),
         ("f16 by mma", "C", "mma-f16"), ("f64 by mma", "C", "mma-f64"), ("f32, zeros", "B", "f32-zeros"),
+        ("f32", "D", "f32-levels-4198"), ("f64", "D", "f64-4198"), ("f16 by mma", "D", "mma-f16-4198"),
+        ("f64 by mma", "D", "mma-f64-4198"), ("tf32 by mma", "D", "mma-tf32-4198"),
+        ("f32, zeros", "D", "f32-zeros-4198"),
     ),
     "nvidia-h100": (
         ("f32", "A", "f32"), ("f32", "C", "f32-levels"), ("f64", "B", "f64"),
