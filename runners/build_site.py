@@ -25,8 +25,10 @@ from ptxbench.cli.described import described
 from ptxbench.cli.main import group
 from ptxbench.model.atlas import open_atlas
 from ptxbench.report.formats import RunReport, render_report
+from ptxbench.report.operations_page import render_operations
 from ptxbench.report.roofline_page import read_roofline, render_rooflines
 from ptxbench.report.row_trials import row_trials
+from ptxbench.storage.operations_file import SHIPPED_FILE, read_operations
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.shipped import SHIPPED
 
@@ -50,6 +52,9 @@ ALL_TABLES = "tables/all.html"
 # The page of all kept rooflines, in place of their folders.
 ROOFLINES = sorted(ROOT.glob("results/*/roofline"))
 ROOFLINE_PAGE = "tables/rooflines.html"
+# The page of what operations of libraries cost, in place of its tables.
+OPERATIONS = [table for folder in SHIPPED.values() if (table := folder / SHIPPED_FILE).exists()]
+OPERATIONS_PAGE = "tables/operations.html"
 TABLES_FOLDER = ROOT / "ptxbench" / "tables"
 # Kinds of files that the site takes.
 _KINDS = {".md", ".png", ".svg", ".txt", ".js", ".css"}
@@ -103,7 +108,8 @@ def put_together(folder: Path) -> None:
         for name, path in files.items()
         if path.suffix in {".md", ".png", ".svg", ".txt", ".js", ".css"}
     }
-    made = _tables() | {ROOFLINE_PAGE: _rooflines()}
+    operations = render_operations([row for table in OPERATIONS for row in read_operations(table)])
+    made = _tables() | {ROOFLINE_PAGE: _rooflines(), OPERATIONS_PAGE: operations}
     known = files.keys() | made.keys()
     for name, path in files.items():
         page = folder / name
@@ -210,6 +216,8 @@ def _name(path: Path) -> str:
     """Return what the site calls a file: by its path in docs/, or else in the repository."""
     if path in TABLES:
         return TABLES[path]
+    if path in OPERATIONS:
+        return OPERATIONS_PAGE
     if path in ROOFLINES:
         return ROOFLINE_PAGE
     if path == TABLES_FOLDER:

@@ -96,7 +96,6 @@ def _print_operations(
     named: Sequence[tuple[str, ...] | Operation | None], options: _Options, form: str
 ) -> None:
     from ptxbench.catalogue.operations import Operation
-    from ptxbench.core.errors import InputError
     from ptxbench.model.operation_cost import measured_costs, operation_costs
     from ptxbench.report.operation_costs import COLUMNS, NUMBERS, cells, document
     from ptxbench.report.operations_page import render_operations
@@ -109,11 +108,6 @@ def _print_operations(
         raise click.UsageError("name operations or instructions, not both at once.")
     shipped = (Path(name) for name, folder in SHIPPED.items() if (folder / SHIPPED_FILE).exists())
     tables = dict.fromkeys(map(table_name, options.tables or shipped))
-    if not tables:
-        raise InputError(
-            "no table of operations comes with this version: measure one by runners/measure_operations.py,"
-            " and give its folder as `tables`"
-        )
     rows = [row for table in tables for row in read_operations(find_table(table))]
     kinds = {kind for one in named if isinstance(one, tuple) for kind in one}
     if form == "html":

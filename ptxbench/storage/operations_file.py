@@ -11,7 +11,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable
-from dataclasses import Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,10 @@ class OperationRow:
         capped: Whether the power limit or heat held the clock down.
         window_s: Length of a window of calls.
         windows: Windows that count.
-        launched: How calls were launched: "call", or "graph of 40" for a CUDA graph of so many.
         sensor: Power source.
         valid: Whether the energy may be used.
         reason: Why not.
+        launched: How calls were launched: "call" by call, or "graph of 40" for a CUDA graph of so many.
     """
 
     framework: str
@@ -74,10 +74,10 @@ class OperationRow:
     capped: bool
     window_s: float
     windows: int
-    launched: str
     sensor: str
     valid: bool
     reason: str
+    launched: str = "call"
 
     @property
     def operation(self) -> Operation:
@@ -130,7 +130,8 @@ def read_operations(path: Path) -> tuple[OperationRow, ...]:
         file = path / (SHIPPED_FILE if (path / SHIPPED_FILE).exists() else OPERATIONS_FILE)
     require_regular(file, _CURE)
     names, rows = _of_csv(file) if file.suffix == ".csv" else _of_parquet(file)
-    missing = [name for name in map(_theirs, fields(OperationRow)) if name not in names]
+    needed = (field for field in fields(OperationRow) if field.default is MISSING)
+    missing = [name for name in map(_theirs, needed) if name not in names]
     if missing:
         raise InputError(f"{file} has no column {missing[0]}: {_CURE}")
     return tuple(_row(file, number, one) for number, one in enumerate(rows, 1))
@@ -170,7 +171,7 @@ def _cell(text: str | None, kind: str) -> object:
 def _row(file: Path, number: int, plain: dict[str, Any]) -> OperationRow:
     values: dict[str, Any] = {}
     for field in fields(OperationRow):
-        value = plain[_theirs(field)]
+        value = plain.get(_theirs(field), field.default)
         if field.type == "float":
             value = math.nan if value is None else value
         if type(value).__name__ not in (field.type, "int" if field.type == "float" else ""):

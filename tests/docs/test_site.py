@@ -125,6 +125,14 @@ def test_the_page_of_the_rooflines_is_there_and_linked(site):
     )
 
 
+def test_the_page_of_operations_is_there_and_linked(site):
+    for page in ("tables/index.html", "howto/operations.html"):
+        assert re.search(r'href="[./]*operations.html"', (site / page).read_text()), page
+    text = (site / "tables" / "operations.html").read_text()
+    assert len(text) < 1_000_000
+    assert "attention_decode" in text
+
+
 def test_the_citation_names_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert citation["cff-version"] == "1.2.0"

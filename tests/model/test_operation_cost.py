@@ -90,7 +90,7 @@ def test_a_damaged_csv_is_a_line(tmp_path, cell, said):
     path = tmp_path / "operations.csv"
     write_operations(path, [operation_row(Operation("copy", "f32", (8,)))])
     path.write_text(
-        path.read_text().replace(",3,call", f",{cell},call")
+        path.read_text().replace(",3,samples", f",{cell},samples")
         if cell != "3,3"
         else path.read_text().replace(",8,", ",8x8,")
     )

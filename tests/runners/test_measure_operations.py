@@ -90,9 +90,14 @@ def test_cost_looks_it_up(measured, capsys):
     assert "mxnxk" in capsys.readouterr().err
 
 
-def test_without_a_table_it_says_how_to_get_one(capsys):
-    assert run(["cost", "gemm 64x64x64 bf16"]) == 2
-    assert "runners/measure_operations.py" in capsys.readouterr().err
+def test_what_comes_with_ptxbench_answers_without_a_table(capsys):
+    assert run(["cost", "gemm 16x65536x5120 bf16", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["operations"]
+    assert found["boards"] == 2
+    low, high = found["interval_j"]
+    assert low < found["energy_j"] < high
+    assert run(["cost", "gemm 64x64x64 bf16", "--table", "h100"]) == 2
+    assert "name a table of operations" in capsys.readouterr().err
 
 
 def test_operations_are_chosen_by_kind_or_whole(runner):

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from fakes.script import load_script
 
 from ptxbench.cli.report import command
 from ptxbench.core.errors import InputError
 from ptxbench.model.atlas import open_atlas
+from ptxbench.storage.operations_file import read_operations
 from ptxbench.storage.shipped import SHIPPED, find_table
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -20,8 +22,20 @@ def test_a_shipped_table_is_a_committed_run(gpu, run):
     folder = RESULTS / shipped.name / run
     names = {path.name for path in shipped.iterdir()}
     assert names >= {"boards.json", "manifest.json", "solved.json", "table.csv"}
-    for name in names - {"boards.json"}:
+    for name in names - {"boards.json", "operations.csv"}:
         assert (shipped / name).read_bytes() == (folder / name).read_bytes(), f"copy {folder / name}"
+
+
+@pytest.mark.parametrize("gpu", ["h200"])
+def test_operations_that_are_shipped_are_those_of_the_kept_runs(gpu):
+    kept = load_script("runners/join_operations.py").kept_rows(SHIPPED[gpu].name)
+    shipped = read_operations(SHIPPED[gpu])
+    assert [(row.operation, row.board, row.valid) for row in shipped] == [
+        (row.operation, row.board, row.valid) for row in kept
+    ], "run runners/join_operations.py ship"
+    energies = [(a.energy_j, b.energy_j) for a, b in zip(shipped, kept, strict=True) if b.valid]
+    assert energies
+    assert all(a == pytest.approx(b, rel=1e-5) for a, b in energies)
 
 
 def test_the_tables_take_little_of_the_wheel():
