@@ -13,7 +13,8 @@ from ptxbench.model.atlas import FITTED_INCLUDES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ptxbench.experiment.roofline.result import FittedMachine, RooflineResult
+    from ptxbench.experiment.roofline.document import FittedMachine
+    from ptxbench.experiment.roofline.result import RooflineResult
     from ptxbench.model.atlas import UnitEnergy
     from ptxbench.model.roofline.power_capping import LimitedTradeOff
     from ptxbench.model.roofline.quantity import Quantity
