@@ -5,6 +5,7 @@
 Needs an H100 or H200, nvcc, PyTorch and CuPy. hopper_gemm.cu is built with blocks alone and in pairs that
 share B, and with two orders of tiles. Of each size all are compared with torch.matmul on fresh inputs, and
 called in rounds with it, in random order, until clock and power have settled. Two sizes take two minutes.
+With --once under ncu, `ptxbench estimate gemm --ncu FILE --against NAME` sets the parts side by side.
 """
 
 from __future__ import annotations
@@ -157,6 +158,9 @@ def main() -> int:
     parser.add_argument("--gpu", type=int, default=0, help="number of the GPU")
     parser.add_argument("--size", type=int, action="append", help="m, n and k (default: 4096 and 8192)")
     parser.add_argument("--seconds", type=float, default=50.0, help="of each size, compiling left out")
+    parser.add_argument(
+        "--once", action="store_true", help="call each once, for a profiler, and measure nothing"
+    )
     parser.add_argument("--out", type=Path, help="JSON file")
     options = parser.parse_args()
     sizes = options.size or [4096, 8192]
@@ -170,6 +174,12 @@ def main() -> int:
         torch.cuda.set_device(options.gpu)
         cupy.cuda.Device(options.gpu).use()
         products = [loaded(form) for form in FORMS]
+        if options.once:
+            a, b = (torch.randn((sizes[0], sizes[0]), dtype=torch.float16, device="cuda") for _ in range(2))
+            for product in (torch.matmul, *products):
+                product(a, b)
+            torch.cuda.synchronize()
+            return 0
         found = [measure(size, options.seconds, products) for size in sizes]
     except (ImportError, PtxbenchError) as error:
         print(f"hopper_gemm: {error}", file=sys.stderr)
