@@ -27,6 +27,8 @@ _LEAST_ROWS = 5
 _NEAR = 1.0
 # So far beyond the rows, in powers of two, the next row is still near.
 _BEYOND = 1e-6
+# A call of PyTorch takes the host some 10 to 20 us.
+_HOST_MS = 0.03
 # Shapes of one dimension have bytes that go with their flops.
 _SINGULAR = 1e-9
 
@@ -46,6 +48,7 @@ class OperationCost:
         how: "measured", or which rows it is worked out from, or why there is no number.
         boards: Boards that were measured; 0 where it is worked out, or not known.
         capped: Whether the power limit held the clock down, in one of these rows.
+        waits: Whether the GPU may have waited for the host: short calls that were launched one by one.
     """
 
     operation: Operation
@@ -58,6 +61,7 @@ class OperationCost:
     how: str
     boards: int = 0
     capped: bool = False
+    waits: bool = False
 
     @property
     def power_w(self) -> float:
@@ -117,6 +121,7 @@ def _measured(rows: Sequence[OperationRow]) -> OperationCost:
         "measured",
         len({row.board for row in valid}),
         any(row.capped for row in valid),
+        any(row.launched == "call" and row.latency_ms < _HOST_MS for row in valid),
     )
 
 
@@ -152,6 +157,7 @@ def _interpolated(
         math.nan,
         f"between {len(chosen)} measured rows, nearest {near}",
         capped=any(one.capped for one in chosen),
+        waits=any(one.waits for one in chosen),
     )
 
 

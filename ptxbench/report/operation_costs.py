@@ -21,6 +21,7 @@ def cells(cost: OperationCost) -> tuple[str, ...]:
         return (*named, "-", "-", "-", "-", "-", cost.how)
     how = f"{cost.boards} board{'s' if cost.boards > 1 else ''}" if cost.boards else cost.how
     how += ", at the power limit" if cost.capped else ""
+    how += ", the GPU may have waited for the host" if cost.waits else ""
     return (
         *named,
         f"{1e3 * cost.energy_j:.4g}",
@@ -46,6 +47,7 @@ def document(costs: Sequence[OperationCost]) -> dict[str, Any]:
                 "clock_mhz": finite(one.clock_mhz),
                 "boards": one.boards,
                 "capped": one.capped,
+                "waits": one.waits,
                 "from": one.how,
             }
             for one in costs

@@ -13,7 +13,7 @@ from ptxbench.model.operation_cost import OperationCost, measured_costs
 from ptxbench.report.web_page import fill_page, plain
 from ptxbench.storage.operations_file import OperationRow
 
-_CELLS = ("mj", "low_mj", "high_mj", "w", "ms", "mhz", "pj_per_flop", "boards", "capped", "how")
+_CELLS = ("mj", "low_mj", "high_mj", "w", "ms", "mhz", "pj_per_flop", "boards", "capped", "waits", "how")
 
 
 def short_device(device: str) -> str:
@@ -69,4 +69,4 @@ def _cells(cost: OperationCost | None) -> list[object] | None:
         cost.clock_mhz,
         1e12 * cost.energy_j / cost.operation.flops if cost.operation.flops else math.nan,
     )
-    return [*map(plain, numbers), cost.boards, cost.capped, cost.how]
+    return [*map(plain, numbers), cost.boards, cost.capped, cost.waits, cost.how]

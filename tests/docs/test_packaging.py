@@ -50,13 +50,14 @@ KERNEL = ("tests/model/kernels/elementwise.ptx", "--grid", "1056", "--block", "2
     "words",
     [
         ["cost", "fma.rn.f32"],
+        ["cost", "add 50000000 f32"],  # between rows: Student's t without SciPy
         ["show", "fma.rn.f32"],
         ["verify", "fma.rn.f32", "--target", "sm_90a"],
         ["estimate", *KERNEL, "--table", "h200"],
         ["report", "--opcodes", "h200"],
         ["roofline", "show", "results/nvidia-h100/roofline/f32-levels"],
     ],
-    ids=lambda words: words[0],
+    ids=lambda words: "-".join(words[:2]),
 )
 def test_a_plain_installation_looks_up(plain, words):
     done = plain(*words)

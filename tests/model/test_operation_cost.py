@@ -176,6 +176,13 @@ def test_boards_of_a_gpu_are_one_number_whose_interval_holds_all(rows):
     assert (found.low_j, found.high_j) == (rows[3].ci_low_j, pytest.approx(1.2 * rows[3].energy_j))
 
 
+def test_a_short_call_that_was_launched_by_itself_may_have_waited():
+    short, graph = (
+        operation_row(Operation("copy", "f32", (1024,)), launched=how) for how in ("call", "graph of 9")
+    )
+    assert [operation_costs([one], one.operation)[0].waits for one in (short, graph)] == [True, False]
+
+
 def test_each_gpu_has_its_own_number(rows):
     operation = rows[0].operation
     both = [*rows, operation_row(operation, device="NVIDIA H200", noise=0.5)]
