@@ -6,7 +6,7 @@
 A run of `ptxbench table` for each part, in order of worth: operands that change from copy to copy or stand
 still, alike or unlike in the halves of a warp (core); halves that differ in a few bits (bits); fewer lanes
 (lanes); a tensor product (tensor); every other lane beside all or the first half of them (odd, every); few
-lanes that stand still (still). It has 244 rows of 1 to 2 s, and ends by --limit-s. `ptxbench report OUT/PART`
+lanes that stand still (still). It has 246 rows of 1 to 2 s, and ends by --limit-s. `ptxbench report OUT/PART`
 opens each. Exit codes: 0 all is measured, 1 some rows are left or failed, 2 bad input.
 """
 
@@ -55,7 +55,7 @@ PARTS = (
     Part("core", THREAD_ROWS, ("random", "zeros", "halves", "still", "still:halves")),
     Part("bits", THREAD_ROWS, (*_STILL, *_MOVING)),
     Part("lanes", (*THREAD_ROWS[:-1], "ld.shared.b32"), ("random",), _LANES),
-    Part("tensor", (TENSOR_ROW,), ("random", "zeros", "uniform", "halves", "hamming:4", "hamming:1")),
+    Part("tensor", (TENSOR_ROW,), ("random", "zeros", "uniform", "halves", *_MOVING)),
     Part("odd", ("law.fma.rn.f32:odd", "law.mad.lo.u32:odd"), ("random", "halves")),
     Part("every", ("law.fma.rn.f32:every", "law.mad.lo.u32:every"), ("random", "halves"), (32, 16)),
     Part("still", THREAD_ROWS[:-1], ("still",), (16, 1)),

@@ -114,14 +114,15 @@ def test_zeros_cost_what_zeros_cost(tmp_path):
 def test_lanes_cost_what_they_cost_and_a_part_that_is_the_warps(tmp_path):
     lanes = (32, 16, 1)
     what = asked("fma.rn.f32", "popc.b32", lanes=lanes, min_repeats=3, max_repeats=3)
-    assert beyond(errors_of(H200, tmp_path / "run", what), 0.01) == {}
+    assert beyond(errors_of(H200, tmp_path / "run", what), 0.015) == {}
     with RunFolder.open(tmp_path / "run") as folder:
         energies_pj = {(row.instruction, row.lanes): row.dynamic_pj * row.lanes for row in folder.rows()}
     assert len(energies_pj) == 6
     for name in ("fma.rn.f32", "popc.b32"):
         whole_pj, half_pj, one_pj = (energies_pj[name, n] for n in lanes)
         assert one_pj > 0.2 * whole_pj, "a warp instruction costs much of its energy whatever its lanes do"
-        assert half_pj == pytest.approx(one_pj + 15 / 31 * (whole_pj - one_pj), rel=0.01)
+        each_pj = (half_pj - one_pj) / 15
+        assert whole_pj > half_pj + 1.2 * 16 * each_pj, "what the second half of a warp changes comes on top"
 
 
 def test_operands_by_lane_cost_what_they_cost(tmp_path):

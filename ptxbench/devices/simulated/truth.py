@@ -59,8 +59,6 @@ _LATENCY_CYCLES = {
     "exchange": 40.0,
     "tensor": 33.0,
 }
-# What these execute is of the warp, whatever its lanes do.
-_BY_WARP = ("control", "uniform")
 _L2_LATENCY_CYCLES = 260.0
 _SLEEP_S = 1e-6
 
@@ -143,40 +141,37 @@ def instruction_energy_pj(
 def opcode_energy_pj(opcode: str, pattern: str, profile: Profile, lanes: int = WARP) -> float:
     """Return one active thread's share of one instruction before the profile's energy scale, pJ.
 
-    Of a warp's energy one part is spent whatever its lanes do, and the rest goes with the active lanes.
+    Of what bits cost that do not change one part is spent whatever the lanes of a warp do. What differs from
+    one half of it to the other costs where lanes i and i + 16 are both active.
 
     Raises:
         InputError: The simulated GPU does not know the pattern.
     """
-    of_whole_pj = _whole_warp_pj(opcode, pattern, profile)
-    by_warp = 1.0 if pipe_of(opcode) in _BY_WARP else 0.2 + 0.15 * _chance("warp", opcode)
-    return of_whole_pj * (by_warp * WARP / lanes + 1 - by_warp)
-
-
-def _whole_warp_pj(opcode: str, pattern: str, profile: Profile) -> float:
-    """Return one thread's share of an instruction of a whole warp, pJ."""
     if pattern not in tuple(Pattern):
         known = ", ".join(Pattern)
         raise InputError(f"the simulated GPU has no operand pattern {pattern!r}, only {known}")
     pipe = pipe_of(opcode)
     if pipe == "control":
-        return _CONTROL_WARP_PJ / WARP
+        return _CONTROL_WARP_PJ / lanes
     if pipe == "uniform":
-        return (20 + 40 * _chance("uniform", opcode)) / WARP
+        return (20 + 40 * _chance("uniform", opcode)) / lanes
     still = 0.34 + 0.12 * _chance("still", opcode)
-    return _random_energy_pj(opcode, profile.energy_pj) * (
-        still + (1 - still) * _toggling(Pattern(pattern), pipe)
-    )
+    by_warp = 0.6 + 0.2 * _chance("warp", opcode)
+    in_time, by_halves = _toggling(Pattern(pattern), pipe)
+    pairs = max(lanes - WARP // 2, 0)
+    moving = _IN_TIME * in_time + (1 - _IN_TIME) * by_halves * 2 * pairs / lanes
+    share = still * (by_warp * WARP / lanes + 1 - by_warp) + (1 - still) * moving
+    return _random_energy_pj(opcode, profile.energy_pj) * share
 
 
-def _toggling(pattern: Pattern, pipe: str) -> float:
-    """Return how much of what changing bits cost is left: 1 on random data, 0 on data that never change."""
+def _toggling(pattern: Pattern, pipe: str) -> tuple[float, float]:
+    """Return how much is left of what bits cost that change in time, and between halves: 1 if random."""
     if pattern is Pattern.ZEROS:
-        return 0.0
+        return 0.0, 0.0
     apart = 0 if pattern is Pattern.UNIFORM else pattern.bits_apart
     bits = _RANDOM_BITS if apart is None else apart
     share = bits / (bits + 1) * (1 + 1 / _RANDOM_BITS) if pipe in _SATURATING else bits / _RANDOM_BITS
-    return (0.0 if pattern.is_still else _IN_TIME) + (1 - _IN_TIME) * share
+    return float(not pattern.is_still), share
 
 
 # A profile has some dozens of opcodes, and each launch asks for them anew.

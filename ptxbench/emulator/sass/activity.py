@@ -18,7 +18,7 @@ from ptxbench.sass.operand import Kind, Operand
 from ptxbench.sass.program import SassInstruction
 
 _HALF = WARP // 2
-_MOST = 3
+MOST_OPERANDS = 3
 # Which unit takes an opcode, as far as they differ in their operands' ways.
 _UNITS = {
     "multiply": "FFMA FMUL FADD IMAD HFMA2 HADD2 HMUL2 IDP",
@@ -85,7 +85,7 @@ class Activity:
         """See what it wrote."""
         slots = self._slots[number]
         if slots is not None and slots.writes:
-            self._see(self._tallies[:, number], slots.unit, _MOST, slots.writes)
+            self._see(self._tallies[:, number], slots.unit, MOST_OPERANDS, slots.writes)
 
     def _see(self, tally: Array, unit: str, place: int, registers: Sequence[Array]) -> None:
         lanes, pairs = self._weights
@@ -101,12 +101,16 @@ class Activity:
                 if lanes is not None:
                     moved = moved * lanes
                 tally[Tally.MOVED_A + place] += moved.sum()
+                across = np.bitwise_count(value[:, :_HALF] ^ last[number][:, _HALF:])
+                if pairs is not None:
+                    across = across * pairs
+                tally[Tally.ACROSS_A + place] += across.sum()
         self._last[unit, place] = kept
 
 
 def operand_places(instruction: SassInstruction) -> int:
     """Return how many words an instruction reads, those that are constants or immediates among them."""
-    count = min(len(_sources(instruction)), _MOST)
+    count = min(len(_sources(instruction)), MOST_OPERANDS)
     if instruction.base in _TWO_WORDS:
         count = min(count, 2)
     return 2 * count if instruction.base in _PAIRS else count
@@ -130,7 +134,7 @@ def _slots(i: Bound) -> _Slots | None:
         return None
     outs = () if _stores(base) else operands[:1]
     reads = []
-    for place, operand in enumerate(_sources(i.instruction)[:_MOST]):
+    for place, operand in enumerate(_sources(i.instruction)[:MOST_OPERANDS]):
         registers = _registers(i, operand, _words_read(i, place))
         if registers:
             reads.append((place, registers))

@@ -17,6 +17,7 @@ class Tally(IntEnum):
     SEEN: executions by a warp whose operands were looked at. PAIRS: lanes i below 16 of these of which lane
     i + 16 takes part, too. HALVES_*: bits in which an operand of these two differs. AFTER: lanes of which the
     instruction before it on the same unit was seen. MOVED_*: bits of an operand that changed since then.
+    ACROSS_*: bits in which an operand of lanes i below 16 differs from what lanes i + 16 had in it.
     READ_FIRST and WRITTEN_FIRST: sectors of global memory that a block reads or writes for the first time.
     READ_BY_ANY and WRITTEN_BY_ANY: that no block of the sample had read or written before.
     """
@@ -42,6 +43,10 @@ class Tally(IntEnum):
     WRITTEN_FIRST = 18
     READ_BY_ANY = 19
     WRITTEN_BY_ANY = 20
+    ACROSS_A = 21
+    ACROSS_B = 22
+    ACROSS_C = 23
+    ACROSS_RESULT = 24
 
 
 Tallies = npt.NDArray[np.float64]
