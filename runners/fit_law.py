@@ -4,7 +4,7 @@
     python runners/fit_law.py FOLDER [FOLDER ...]       # docs/operands.md must have the marks of the tables
 
 Each FOLDER is of one board, with a table run for each part. Needs no GPU. How many bits of an instruction's
-operands change is not taken from the name of the pattern: each kernel is assembled, and run in the emulator on
+operands change is not taken from the name of the pattern: each kernel is assembled, and run by emulation on
 the values that it was measured on. Exit codes: 0 done, 2 bad input.
 """
 
