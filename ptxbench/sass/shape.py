@@ -36,10 +36,10 @@ def _shape(predicate: str, base: str, text: str) -> str:
         sources.append(f"table {truth_table(operands)}")
     elif base == "PLOP3":
         sources += [o.text for o in operands if o.kind is Kind.IMMEDIATE]
-    elif base in _EXTREMES and len(results) == 1 and operands:
-        sources.append(
-            "min" if operands[-1].shape == "PT" else "max" if operands[-1].shape == "-PT" else "by P"
-        )
+    elif base in _EXTREMES and (len(results) == 1 or len(operands) > len(results) + 2):
+        # Of 64 bits, what says which of the two it is stands behind two sources, before a carry.
+        chosen = operands[-1 if len(results) == 1 else len(results) + 2].shape
+        sources.append("min" if chosen == "PT" else "max" if chosen == "-PT" else "by P")
     return " ".join((_DIGITS.sub("", predicate), *map(_part, results), "<", *sources)).strip()
 
 
