@@ -3,6 +3,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fakes.script import load_script
+
 RUNNER = Path(__file__).parents[2] / "runners" / "tune_gemm.py"
 
 
@@ -12,7 +14,8 @@ def tune(*arguments):
     )
 
 
-def test_measures_writes_and_goes_on(tmp_path):
+def test_measures_writes_and_goes_on(tmp_path, monkeypatch, capsys):
+    main = load_script("runners/tune_gemm.py").main
     small = (
         "--gpu",
         "simulated:h200",
@@ -25,16 +28,16 @@ def test_measures_writes_and_goes_on(tmp_path):
         "--window",
         "0.1",
     )
-    done = tune(*small, "--out", tmp_path / "gemm")
-    assert done.returncode == 0, done.stderr
-    assert "3 variants measured" in done.stdout
+    monkeypatch.setattr(sys, "argv", ["tune_gemm", *small, "--out", str(tmp_path / "gemm")])
+    assert main() == 0
+    assert "3 variants measured" in capsys.readouterr().out
     folder = tmp_path / "gemm" / "f32"
     written = json.loads((folder / "quality.json").read_text())
     assert written["quality"]["variants"] == 3
     assert written["quality"]["spearman"] is None  # no table, no estimate
     assert written["cublas_gflops"] is None
     trials = (folder / "trials.jsonl").read_text()
-    assert tune(*small, "--out", tmp_path / "gemm").returncode == 0
+    assert main() == 0
     assert (folder / "trials.jsonl").read_text() == trials
 
 
