@@ -27,7 +27,7 @@ from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.report.cost import find_costs
 from ptxbench.report.text import number
 from ptxbench.storage.atomic import write_text
-from ptxbench.storage.schema import TableRow
+from ptxbench.storage.schema import PJ_PER_NJ, TableRow
 from ptxbench.storage.shipped import SHIPPED
 
 ROOT = Path(__file__).parents[1]
@@ -98,7 +98,7 @@ def _dynamic_pj(name: str, one: Atlas) -> float:
 
 
 def _mtsm(row: TableRow | None) -> str:
-    return number(row.mtsm_nj if row else math.nan)
+    return number(row.mtsm_pj / PJ_PER_NJ if row else math.nan)
 
 
 def _published_nj(name: str, architecture: str) -> float:

@@ -27,7 +27,7 @@ from ptxbench.core.condition import ARAFA, OptLevel
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import TableRow
+from ptxbench.storage.schema import PJ_PER_NJ, TableRow
 
 ARCHITECTURES = ("maxwell", "pascal", "volta", "turing")
 REFERENCE = "Integer Arithmetic: add / sub / min / max"
@@ -115,12 +115,12 @@ def compare(runs: Sequence[Sequence[TableRow]], reference: str = REFERENCE) -> l
     plain = {(row.instruction, row.opt_level) for rows in measured for row in rows}
     here: dict[tuple[str, OptLevel], list[tuple[float, float]]] = {}
     for rows in measured:
-        base_nj = _reference_nj(rows, paper_of, reference)
+        base_pj = _reference_pj(rows, paper_of, reference)
         for row in rows:
             without = (row.instruction.replace(".ftz", ""), row.opt_level)
             if ".ftz" in row.instruction and without in plain:
                 continue
-            energies = (row.mtsm_nj, row.mtsm_nj / base_nj.get(row.opt_level, math.nan))
+            energies = (row.mtsm_pj / PJ_PER_NJ, row.mtsm_pj / base_pj.get(row.opt_level, math.nan))
             here.setdefault((paper_of[row.instruction], row.opt_level), []).append(energies)
     published = {(e.row, OptLevel(e.optimization), e.architecture): e.mtsm_uj for e in load_arafa_table()}
     found = []
@@ -136,14 +136,14 @@ def compare(runs: Sequence[Sequence[TableRow]], reference: str = REFERENCE) -> l
     return found
 
 
-def _reference_nj(
+def _reference_pj(
     rows: Sequence[TableRow], paper_of: Mapping[str, str], reference: str
 ) -> dict[OptLevel, float]:
     """Return the mean energy of a run's instructions of the reference row by optimization level."""
     energies: dict[OptLevel, list[float]] = {}
     for row in rows:
         if paper_of[row.instruction] == reference:
-            energies.setdefault(row.opt_level, []).append(row.mtsm_nj)
+            energies.setdefault(row.opt_level, []).append(row.mtsm_pj)
     if not energies:
         raise InputError(f"a run has no valid arafa row of {reference!r}; choose another --reference")
     return {level: float(np.mean(of_level)) for level, of_level in energies.items()}

@@ -30,7 +30,7 @@ from ptxbench.report.row_trials import row_trials
 from ptxbench.report.text import number
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import TableRow
+from ptxbench.storage.schema import PJ_PER_NJ, TableRow
 from ptxbench.storage.shipped import SHIPPED
 from ptxbench.storage.table import TABLE, read_table
 
@@ -118,8 +118,8 @@ def _cells(row: TableRow | None) -> Iterator[str]:
     if row is None:
         yield from ("-", "-", "-")
         return
-    yield from (number(row.sma_nj), number(row.papi_nj))
-    yield f"{number(row.mtsm_nj)} ± {number(row.mtsm_ci95_nj, 2)}"
+    yield from (number(row.sma_pj / PJ_PER_NJ), number(row.papi_pj / PJ_PER_NJ))
+    yield f"{number(row.mtsm_pj / PJ_PER_NJ)} ± {number(row.mtsm_ci95_pj / PJ_PER_NJ, 2)}"
 
 
 def plot(path: Path) -> None:

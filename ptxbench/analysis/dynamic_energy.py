@@ -199,10 +199,10 @@ def dynamic_row(subject: Subject, trials: Trials, common: RunCalibration, sm_cou
     row = replace(
         row,
         threads=first.threads,
-        count=first.iterations * first.copies,
+        executions=first.iterations * first.copies,
         dynamic_pj=result.energy_pj.mean,
         dynamic_ci95_pj=result.ci95_pj,
-        cycles=_bounded_cycles(added_cycles / (first.block / WARP), row),
+        issue_cycles=_bounded_cycles(added_cycles / (first.block / WARP), row),
         power_w=nan_mean([r.steady_power_w for r in target.trials]),
         static_w=nan_mean([common.static.at(r.temperature_c, r.start_ns) for r in target.trials]),
         clock_mhz=target.clock_mhz,

@@ -91,28 +91,13 @@ class Subject:
             status: Validity.
             reason: One sentence, or "".
         """
-        nan = math.nan
         loop_check = self.loop_check
-        return TableRow(
+        return TableRow.without_numbers(
             instruction=self.instruction.name,
             category=self.instruction.category,
             **row_axes(self.condition),
             sass=loop_check.sass_text if loop_check else "",
-            sass_per_ptx=loop_check.sass_per_ptx if loop_check else nan,
-            count=0,
-            threads=0,
-            sma_nj=nan,
-            papi_nj=nan,
-            mtsm_nj=nan,
-            counter_nj=nan,
-            dynamic_pj=nan,
-            dynamic_ci95_pj=nan,
-            cycles=nan,
-            power_w=nan,
-            static_w=nan,
-            clock_mhz=nan,
-            temperature_c=nan,
-            repeats=0,
+            sass_per_ptx=loop_check.sass_per_ptx if loop_check else math.nan,
             status=status,
             reason=reason,
             unit=self.instruction.unit,

@@ -189,13 +189,11 @@ def _rows(count: int) -> str:
 
 
 def _cells(row: RowDiff) -> tuple[str, ...]:
-    from ptxbench.report.diff import NUMBERS
     from ptxbench.report.text import number
 
     what = (row.instruction, row.opt_level, row.protocol, operands_text(row.operands, row.lanes))
-    _, unit = NUMBERS[row.protocol]
     ratio = f"{row.ratio:.4f}" if row.compared else "-"
-    return (*what, number(row.a), number(row.b), unit, ratio, _note(row))
+    return (*what, number(row.a), number(row.b), "pJ", ratio, _note(row))
 
 
 def _clocks(row: RowDiff) -> str:

@@ -58,10 +58,10 @@ def issue_cycles(rows: Iterable[TableRow]) -> dict[str, float]:
     """
     found: dict[str, list[float]] = defaultdict(list)
     for row in rows:
-        measured = row.protocol == DYNAMIC and row.status.has_number and math.isfinite(row.cycles)
+        measured = row.protocol == DYNAMIC and row.status.has_number and math.isfinite(row.issue_cycles)
         if measured and row.lanes == WARP and row.opt_level == "O3" and row.sass and " " not in row.sass:
             opcode, _, count = row.sass.partition("*")
-            found[opcode].append(row.cycles / float(count or 1))
+            found[opcode].append(row.issue_cycles / float(count or 1))
     # A companion or a chain can only slow an instruction down.
     return {opcode: min(seen) for opcode, seen in found.items()}
 

@@ -50,7 +50,8 @@ class Cost:
         ci95_pj: Half-width of its 95% interval.
         pj_per_flop: Energy of one floating-point operation, pJ.
         pj_per_byte: Energy of one byte moved, pJ.
-        cycles: Cycles an instruction (see `TableRow`).
+        latency_cycles: Cycles from one instruction of a dependent chain to the next.
+        issue_cycles: Cycles of one SM from one instruction of a warp to the next.
         sass: What one copy became.
         sass_per_ptx: SASS instructions for one copy.
         boards: Boards that have an energy for it.
@@ -78,7 +79,8 @@ class Cost:
     ci95_pj: float
     pj_per_flop: float
     pj_per_byte: float
-    cycles: float
+    latency_cycles: float
+    issue_cycles: float
     sass: str
     sass_per_ptx: float
     boards: int
@@ -239,7 +241,8 @@ def _cost(
         ci95_pj=row.ci95_pj if has_number else math.nan,
         pj_per_flop=rate.pj_per_flop,
         pj_per_byte=rate.pj_per_byte,
-        cycles=row.cycles,
+        latency_cycles=row.latency_cycles,
+        issue_cycles=row.issue_cycles,
         sass=row.sass,
         sass_per_ptx=row.sass_per_ptx,
         boards=spread.boards if spread else int(has_number),

@@ -20,8 +20,8 @@ from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
 from ptxbench.storage.shipped import SHIPPED
 
-# Which number of a row is compared, and its unit.
-NUMBERS = {ARAFA: ("mtsm_nj", "nJ"), DYNAMIC: ("dynamic_pj", "pJ")}
+# Their rows have an energy that is compared.
+_PROTOCOLS = (ARAFA, DYNAMIC)
 _PERCENTILE = 95
 # A factor fitted to fewer rows explains them by itself.
 _MIN_ROWS = 3
@@ -57,7 +57,7 @@ class RowDiff:
     Attributes:
         instruction: Catalogue name.
         opt_level: Optimization level of the assembler.
-        protocol: Measuring protocol, which says what is compared (`NUMBERS`).
+        protocol: Measuring protocol.
         operands: Operand pattern.
         lanes: Active lanes of each warp.
         a: Number of the first run, NaN where it has none.
@@ -237,7 +237,7 @@ def diff_runs(a: RunFolder, b: RunFolder) -> RunDiff:
         raise InputError(f"{a.path} and {b.path} have no row in common with a number in both; compare others")
     agreements = tuple(
         agreement(protocol, rows)
-        for protocol in NUMBERS
+        for protocol in _PROTOCOLS
         if any(row.compared for row in rows if row.protocol == protocol)
     )
     return RunDiff(*sides, same_board, rows, agreements)
@@ -328,8 +328,7 @@ def _number(row: TableRow | None) -> tuple[float, float]:
     """Return what is compared of a row, and the half-width of its 95% interval."""
     if row is None or row.status is not Status.OK:
         return math.nan, math.nan
-    name, _ = NUMBERS[row.protocol]
-    return getattr(row, name), row.mtsm_ci95_nj if row.protocol == ARAFA else row.dynamic_ci95_pj
+    return row.energy_pj, row.ci95_pj
 
 
 def _rows(folder: RunFolder, *, other_boards: bool) -> Sequence[TableRow]:

@@ -54,4 +54,4 @@ def _energy(row: TableRow | None) -> str:
 
 
 def _latency(row: TableRow | None) -> str:
-    return "-" if row is None else number(row.cycles, 3)
+    return "-" if row is None else number(row.latency_cycles, 3)

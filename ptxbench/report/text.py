@@ -15,7 +15,7 @@ from ptxbench.model.atlas import LOAD_INCLUDES
 from ptxbench.model.rates import rates
 from ptxbench.report.text_table import IF_SAME, Column, Kind, render_table
 from ptxbench.storage.manifest import RunCost
-from ptxbench.storage.schema import TableRow
+from ptxbench.storage.schema import PJ_PER_NJ, TableRow
 
 _SASS_WIDTH = 34
 _EXPONENT_FROM = 1e9
@@ -213,12 +213,12 @@ def _cells(row: TableRow) -> tuple[str, ...]:
     if row.protocol == ARAFA:
         return (
             *what,
-            number(row.mtsm_nj),
-            number(row.mtsm_ci95_nj, 2),
-            number(row.papi_nj),
-            number(row.cycles),
+            number(row.mtsm_pj / PJ_PER_NJ),
+            number(row.mtsm_ci95_pj / PJ_PER_NJ, 2),
+            number(row.papi_pj / PJ_PER_NJ),
+            number(row.latency_cycles),
             number(row.power_w),
             row.verdict,
         )
-    half_width = number(row.dynamic_ci95_pj, 2)
-    return (*what, number(row.dynamic_pj), half_width, number(row.cycles), number(row.power_w), row.verdict)
+    numbers = (number(row.dynamic_pj), number(row.dynamic_ci95_pj, 2), number(row.issue_cycles))
+    return (*what, *numbers, number(row.power_w), row.verdict)

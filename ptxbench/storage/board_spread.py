@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import OptLevel, lanes_key
@@ -161,18 +160,13 @@ def _of_no_board(row: TableRow) -> TableRow:
 
 def _not_reached(one: RowSpread, category: str, unit: str) -> TableRow:
     """Return a row that the table does not have: of a newer instruction, or on operands or at a level."""
-    unknown: dict[str, Any] = {column.name: math.nan for column in fields(TableRow) if column.type == "float"}
-    return TableRow(
-        **unknown,
+    return TableRow.without_numbers(
         instruction=one.instruction,
         category=category,
         opt_level=one.opt_level,
         protocol=one.protocol,
         operands=one.operands,
         sass=one.sass,
-        count=0,
-        threads=0,
-        repeats=0,
         status=Status.NOT_REACHED,
         reason="",
         unit=unit,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from ptxbench.catalogue.model import Unit
 from ptxbench.core.condition import ARAFA, DYNAMIC, Condition, OptLevel, lanes_key, operands_text
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 
-_PJ_PER_NJ = 1000.0
+PJ_PER_NJ = 1000.0
 # What the reason of a row says whose loops ran at unlike clocks, or at another than its energy is stated at.
 OVERHEAD_AT = "its overhead loop at"
 COUNTS_AS_AT = "and count as at"
@@ -164,15 +164,16 @@ class TableRow:
         operands: Operand pattern.
         sass: What one copy became, such as "FFMA" or "IADD3*0.5 IMAD.IADD*0.5".
         sass_per_ptx: SASS instructions for one copy.
-        count: Copies that one thread executed in one target kernel.
+        executions: Copies that one thread executed in one target kernel.
         threads: Active threads of the launch.
-        sma_nj: Eq. 1 with SMA, nJ an instruction.
-        papi_nj: Eq. 1 with the PAPI-style reading.
-        mtsm_nj: Eq. 1 with MTSM.
-        counter_nj: Eq. 1 with the energy counter.
+        sma_pj: Eq. 1 with SMA, pJ an instruction.
+        papi_pj: Eq. 1 with the PAPI-style reading.
+        mtsm_pj: Eq. 1 with MTSM.
+        counter_pj: Eq. 1 with the energy counter.
         dynamic_pj: Energy that the instruction itself adds, pJ an execution by one `unit`.
         dynamic_ci95_pj: Half-width of its 95% confidence interval.
-        cycles: Cycles an instruction: latency under `arafa`, issue interval of one SM under `dynamic`.
+        latency_cycles: Cycles from one instruction of a dependent chain to the next; under `arafa` alone.
+        issue_cycles: Cycles of one SM from one instruction of a warp to the next; under `dynamic` alone.
         power_w: Mean power of the target kernel.
         static_w: Static power that was subtracted, W.
         clock_mhz: Mean SM clock of the target kernel.
@@ -181,7 +182,7 @@ class TableRow:
         status: Validity.
         reason: One sentence where status is not ok, or what is odd about a row that is.
         unit: What executes one instruction: thread, warp or warpgroup; energies are per execution.
-        mtsm_ci95_nj: Half-width of the 95% confidence interval of `mtsm_nj`.
+        mtsm_ci95_pj: Half-width of the 95% confidence interval of `mtsm_pj`.
         lanes: Active lanes of each warp; 32 in tables of before this was kept. Energies are those of one
             active thread.
     """
@@ -193,15 +194,16 @@ class TableRow:
     operands: str
     sass: str
     sass_per_ptx: float
-    count: int
+    executions: int
     threads: int
-    sma_nj: float
-    papi_nj: float
-    mtsm_nj: float
-    counter_nj: float
+    sma_pj: float
+    papi_pj: float
+    mtsm_pj: float
+    counter_pj: float
     dynamic_pj: float
     dynamic_ci95_pj: float
-    cycles: float
+    latency_cycles: float
+    issue_cycles: float
     power_w: float
     static_w: float
     clock_mhz: float
@@ -210,16 +212,23 @@ class TableRow:
     status: Status
     reason: str
     unit: str
-    mtsm_ci95_nj: float = math.nan
+    mtsm_ci95_pj: float = math.nan
     lanes: int = WARP
+
+    @classmethod
+    def without_numbers(cls, **known: object) -> TableRow:
+        """Return a row of which only some columns are known; of the others numbers are NaN, counts 0."""
+        unknown = {"float": math.nan, "int": 0}
+        columns: dict[str, Any] = {of.name: unknown[of.type] for of in fields(cls) if of.type in unknown}
+        return cls(**columns | known)
 
     def fault(self) -> str:
         """Return what a valid row cannot hold, for the reader of a file; "" where all is well."""
         if self.dynamic_ci95_pj < 0:
             return f"has an interval of {self.dynamic_ci95_pj:g} pJ"
-        if self.mtsm_ci95_nj < 0:
-            return f"has an interval of {self.mtsm_ci95_nj:g} nJ"
-        if min(self.count, self.threads, self.repeats) < 0 or not 1 <= self.lanes <= WARP:
+        if self.mtsm_ci95_pj < 0:
+            return f"has an interval of {self.mtsm_ci95_pj:g} pJ"
+        if min(self.executions, self.threads, self.repeats) < 0 or not 1 <= self.lanes <= WARP:
             return f"has a negative count, or not 1 to {WARP} lanes"
         if self.unit not in tuple(Unit):
             return f"is per {self.unit!r}, which is no {', '.join(Unit)}"
@@ -227,13 +236,13 @@ class TableRow:
             return ""
         energies = {
             name: float(getattr(self, name))
-            for name in ("sma_nj", "papi_nj", "mtsm_nj", "counter_nj", "dynamic_pj")
+            for name in ("sma_pj", "papi_pj", "mtsm_pj", "counter_pj", "dynamic_pj")
         }
         if self.protocol in (ARAFA, DYNAMIC) and all(map(math.isnan, energies.values())):
             return "is valid without an energy"
-        intervals = (self.dynamic_ci95_pj, self.mtsm_ci95_nj)
+        intervals = (self.dynamic_ci95_pj, self.mtsm_ci95_pj)
         others = (*intervals, self.power_w, self.static_w, self.clock_mhz, self.temperature_c)
-        if any(map(math.isinf, (*energies.values(), *others, self.cycles))):
+        if any(map(math.isinf, (*energies.values(), *others, self.latency_cycles, self.issue_cycles))):
             return "is valid with an endless number"
         if self.dynamic_pj < 0 or self.power_w < 0 or self.static_w < 0:
             return "is valid with a negative energy or power"
@@ -244,12 +253,12 @@ class TableRow:
     @property
     def energy_pj(self) -> float:
         """Energy of one execution, pJ: Eq. 1 with MTSM under protocol `arafa`, else the dynamic energy."""
-        return _PJ_PER_NJ * self.mtsm_nj if self.protocol == ARAFA else self.dynamic_pj
+        return self.mtsm_pj if self.protocol == ARAFA else self.dynamic_pj
 
     @property
     def ci95_pj(self) -> float:
         """Half-width of the 95% interval of `energy_pj`, pJ; NaN where it is not known."""
-        return _PJ_PER_NJ * self.mtsm_ci95_nj if self.protocol == ARAFA else self.dynamic_ci95_pj
+        return self.mtsm_ci95_pj if self.protocol == ARAFA else self.dynamic_ci95_pj
 
     @property
     def relative_ci95(self) -> float:

@@ -8,17 +8,27 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ptxbench.core.condition import ARAFA
 from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable, render_csv, text_of_cell
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
 from ptxbench.storage.file_errors import read_bytes
-from ptxbench.storage.schema import TableRow
+from ptxbench.storage.schema import PJ_PER_NJ, TableRow
 
 TABLE = "table.csv"
 COLUMNS = tuple(codec.type_hints(TableRow))
 FLOAT_DIGITS = 6
+
+# What columns were called in tables of before 0.3.0, whose energies by Eq. 1 were in nJ.
+_FORMER = {
+    "count": "executions",
+    **{f"{name}_nj": f"{name}_pj" for name in ("sma", "papi", "mtsm", "counter", "mtsm_ci95")},
+}
+# One column had what is apart now: the latency under `arafa`, and the issue interval.
+_FORMER_CYCLES = "cycles"
+_CYCLES = frozenset({"latency_cycles", "issue_cycles"})
 
 
 def write_table(path: Path, rows: Sequence[TableRow]) -> None:
@@ -92,7 +102,9 @@ def _rounded(value: object) -> object:
 def _names(lines: list[list[str]], path: Path) -> list[str]:
     """Return the headings of a table, which must have every column that no version was without."""
     names = lines[0] if lines else []
-    missing = [name for name in COLUMNS if name not in names and name not in codec.optional_fields(TableRow)]
+    known = {_FORMER.get(name, name) for name in names} | codec.optional_fields(TableRow)
+    known |= _CYCLES if _FORMER_CYCLES in names else set()
+    missing = [name for name in COLUMNS if name not in known]
     if missing:
         raise InputError(f"{path}: the column {', '.join(missing)} is missing; name the table.csv of a run")
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -104,7 +116,8 @@ def _names(lines: list[list[str]], path: Path) -> list[str]:
 def _columns(names: Sequence[str]) -> list[tuple[int, str, Callable[[str], object]]]:
     """Return place, name and reader of each column that is known."""
     readers: dict[type, Callable[[str], object]] = {float: _float, int: _int}
-    hints = codec.type_hints(TableRow)
+    hints: dict[str, type] = {**codec.type_hints(TableRow), _FORMER_CYCLES: float}
+    hints |= {former: hints[name] for former, name in _FORMER.items()}
     return [
         (place, name, readers.get(hints[name], text_of_cell))
         for place, name in enumerate(names)
@@ -117,7 +130,22 @@ def _row(
 ) -> TableRow:
     if len(cells) != count:
         raise place.error(f"must have {count} cells, not {len(cells)}")
-    return codec.decode(TableRow, {name: read(cells[at]) for at, name, read in columns}, place)
+    values = {name: read(cells[at]) for at, name, read in columns}
+    return codec.decode(TableRow, _migrated(values), place)
+
+
+def _migrated(values: dict[str, object]) -> dict[str, object]:
+    """Return the values of a row of any age by the names and in the units of today."""
+    found = {_FORMER.get(name, name): _in_pj(name, value) for name, value in values.items()}
+    if _FORMER_CYCLES in found:
+        here, other = ("latency_cycles", "issue_cycles")[:: 1 if found["protocol"] == ARAFA else -1]
+        found |= {here: found.pop(_FORMER_CYCLES), other: math.nan}
+    return found
+
+
+def _in_pj(name: str, value: object) -> object:
+    """Return what a column says in pJ where it is in nJ; a product has no more digits than its number."""
+    return float(f"{PJ_PER_NJ * value:.15g}") if name.endswith("_nj") and isinstance(value, float) else value
 
 
 def _float(cell: str) -> object:

@@ -26,7 +26,7 @@ def test_a_row_without_numbers_names_its_sass_and_counts_nothing():
     row = measured.row(*HOT)
     assert (row.instruction, row.operands, row.status, row.reason) == ("fma.rn.f32", "random", *HOT)
     assert (row.sass, row.sass_per_ptx) == ("FFMA", 1.0)
-    assert (row.count, row.threads, row.repeats) == (0, 0, 0)
+    assert (row.executions, row.threads, row.repeats) == (0, 0, 0)
     assert (replace(measured, loop_check=None).row(*HOT).sass) == ""
 
 

@@ -191,7 +191,7 @@ def test_numbers_of_a_simulated_gpu_say_so(capsys, tmp_path):
 
 
 def test_eq_1_is_named_by_its_protocol_and_a_refused_row_has_no_number(capsys, tmp_path):
-    eq1 = replace(fake.row("fma.rn.f32"), protocol=ARAFA, mtsm_nj=0.5)
+    eq1 = replace(fake.row("fma.rn.f32"), protocol=ARAFA, mtsm_pj=500.0)
     bad = replace(fake.row("add.f32"), status=Status.GATE_FAILED, reason="a call in the loop")
     mine = folder(tmp_path / "mine", eq1, bad)
     (row,) = document(capsys, "fma.rn.f32", "--table", mine)["rows"]

@@ -233,7 +233,7 @@ def test_json_is_one_document_with_every_column(tmp_path, capsys):
     assert [list(row) for row in document["rows"]] == [columns, columns]
     dynamic, arafa = document["rows"]
     assert (dynamic["protocol"], arafa["protocol"]) == ("dynamic", "arafa")
-    assert dynamic["mtsm_nj"] is None
+    assert dynamic["mtsm_pj"] is None
     assert arafa["dynamic_pj"] is None
     assert dynamic["dynamic_pj"] == pytest.approx(12.4, rel=0.02)
     assert dynamic["status"] == "ok"

@@ -52,32 +52,32 @@ def test_equation_1_scales_the_overhead_by_the_loop_counts():
     assert (found.n, found.ci95) == (2, pytest.approx(0, abs=1e-18))
 
 
-def test_the_row_gives_every_method_in_nj_and_the_latency():
+def test_the_row_gives_every_method_in_pj_and_the_latency():
     row = row_of(rounds(39e-9, 40e-9, 41e-9))
     assert (row.status, row.reason) == (Status.OK, "")
-    assert row.mtsm_nj == pytest.approx(40)
+    assert row.mtsm_pj == pytest.approx(40_000)
     # Student's t of two degrees of freedom, times the standard error of three rounds.
-    assert row.mtsm_ci95_nj == pytest.approx(4.303 / 3**0.5, rel=1e-3)
-    assert row.papi_nj == pytest.approx(60)
-    assert row.sma_nj == pytest.approx(20)
-    assert row.counter_nj == pytest.approx(40.4)
-    assert row.cycles == pytest.approx(4.0)
-    assert (row.threads, row.count, row.repeats) == (1, 64_000_000, 3)
+    assert row.mtsm_ci95_pj == pytest.approx(4303 / 3**0.5, rel=1e-3)
+    assert row.papi_pj == pytest.approx(60_000)
+    assert row.sma_pj == pytest.approx(20_000)
+    assert row.counter_pj == pytest.approx(40_400)
+    assert row.latency_cycles == pytest.approx(4.0)
+    assert (row.threads, row.executions, row.repeats) == (1, 64_000_000, 3)
     assert math.isnan(row.dynamic_pj)
 
 
 def test_a_method_that_gave_nothing_is_empty_and_spoils_no_other():
     row = row_of([replace(r, counter_j=math.nan) for r in rounds(39e-9, 41e-9)])
     assert row.status is Status.OK
-    assert math.isnan(row.counter_nj)
-    assert row.mtsm_nj == pytest.approx(40)
+    assert math.isnan(row.counter_pj)
+    assert row.mtsm_pj == pytest.approx(40_000)
 
 
 def test_a_round_with_a_fault_does_not_count():
     bad = pair(2, 90e-9, status=Status.FOREIGN_PROCESS, reason="2 others")
     row = row_of(rounds(40e-9, 40.1e-9) + bad)
     assert (row.status, row.repeats) == (Status.OK, 2)
-    assert row.mtsm_nj == pytest.approx(40.05)
+    assert row.mtsm_pj == pytest.approx(40_050)
 
 
 def test_without_two_valid_rounds_the_row_names_the_commonest_fault():
@@ -90,15 +90,15 @@ def test_without_two_valid_rounds_the_row_names_the_commonest_fault():
     ]
     row = row_of(short + foreign)
     assert (row.status, row.reason) == (Status.FOREIGN_PROCESS, "2 others")
-    assert math.isnan(row.mtsm_nj)
+    assert math.isnan(row.mtsm_pj)
     assert row.sass == "FFMA"
 
 
 def test_what_cannot_be_told_from_zero_is_a_bound_and_no_number():
     row = row_of(rounds(-3e-9, 4e-9, 1e-9))
     assert row.status is Status.BELOW_RESOLUTION
-    assert math.isnan(row.mtsm_nj)
-    assert math.isnan(row.mtsm_ci95_nj)
+    assert math.isnan(row.mtsm_pj)
+    assert math.isnan(row.mtsm_ci95_pj)
     assert float(row.reason.split()[-2]) > 4
     assert row.reason.endswith("nJ")
 
@@ -111,5 +111,5 @@ def test_mtsm_cannot_be_taken_from_the_energy_counter_and_says_so():
     row = row_of(blind)
     assert row.status is Status.NOT_SUPPORTED
     assert "watts" in row.reason
-    assert row.counter_nj == pytest.approx(40.4)
-    assert math.isnan(row.mtsm_nj)
+    assert row.counter_pj == pytest.approx(40_400)
+    assert math.isnan(row.mtsm_pj)

@@ -39,7 +39,7 @@ class Once(Protocol, Measurement):
         last = {name: trials[-1] for name, trials in by_subject(records).items()}
         rows = {s.name: s.row(Status.OK, "") for s in subjects}
         for name, trial in last.items():
-            rows[name] = replace(rows[name], power_w=trial.steady_power_w, mtsm_nj=trial.mtsm_j * 1e9)
+            rows[name] = replace(rows[name], power_w=trial.steady_power_w, mtsm_pj=trial.mtsm_j * 1e12)
         return SolvedRows(rows)
 
 

@@ -70,7 +70,7 @@ def test_where_the_gpu_throttles_fewer_sms_are_taken(tmp_path):
     assert (row.status, row.threads, row.repeats) == (Status.OK, 99 * BLOCK, 2)
     assert row.clock_mhz == pytest.approx(1980, rel=1e-3)
     assert row.dynamic_pj == pytest.approx(free.dynamic_pj, rel=0.01)
-    assert row.cycles == pytest.approx(free.cycles, rel=1e-3)
+    assert row.issue_cycles == pytest.approx(free.issue_cycles, rel=1e-3)
     # Nothing more was spent on the attempt that throttled than its first round.
     with RunFolder.open(tmp_path / "run") as folder:
         hot = [r for r in folder.records() if r.grid == WAVES * 132 and r.repeat >= 0]
@@ -84,7 +84,7 @@ def test_a_row_takes_the_same_cycles_in_many_blocks_an_sm_as_in_one(tmp_path, mo
     monkeypatch.setattr("ptxbench.experiment.launch_configuration.WAVES", 1)
     (one,) = measured(WatchedGpu(), tmp_path / "one", asked(name))
     assert (one.threads, many.threads) == (132 * BLOCK, WAVES * 132 * BLOCK)
-    assert many.cycles == pytest.approx(one.cycles, rel=0.01)
+    assert many.issue_cycles == pytest.approx(one.issue_cycles, rel=0.01)
 
 
 def test_a_gpu_that_always_throttles_gives_a_reason_and_no_number(tmp_path):
@@ -169,9 +169,9 @@ def test_arafa_runs_one_thread_and_its_pairs_alternate_too(tmp_path):
     assert {(launch.grid, launch.block) for launch in gpu.launched} == {(1, 1)}
     rounds = [trial.split("/")[-2] for trial in gpu.trials if not trial.rpartition("/")[2].startswith("-")]
     assert rounds == ["target", "overhead", "overhead", "target"]
-    assert row.cycles == pytest.approx(4.0, rel=0.01)
+    assert row.latency_cycles == pytest.approx(4.0, rel=0.01)
     # One thread of one SM leaves the board at its static power.
-    assert row.mtsm_nj == pytest.approx(row.power_w * 4 / 1.98, rel=0.02)
+    assert row.mtsm_pj == pytest.approx(row.power_w * 4000 / 1.98, rel=0.02)
 
 
 def test_repeats_end_when_the_row_is_precise_enough(tmp_path):

@@ -98,8 +98,8 @@ def test_a_row_without_a_number_is_not_compared_but_listed():
 
 
 def test_eq_1_is_compared_by_mtsm_and_has_no_interval():
-    a = replace(fake.row(), protocol=ARAFA, mtsm_nj=200.0)
-    (found,) = diff_rows([a], [replace(a, mtsm_nj=210.0)])
+    a = replace(fake.row(), protocol=ARAFA, mtsm_pj=200.0)
+    (found,) = diff_rows([a], [replace(a, mtsm_pj=210.0)])
     assert (found.ratio, found.beyond) == (pytest.approx(1.05), None)
 
 

@@ -131,9 +131,9 @@ def test_what_a_hostile_run_says_stays_text():
 
 
 def test_no_number_is_written_that_json_does_not_have():
-    row = replace(fake.row(), power_w=math.inf, cycles=math.nan)
+    row = replace(fake.row(), power_w=math.inf, issue_cycles=math.nan)
     (shown,) = rows_of(page(report([row])))
-    assert (shown["power_w"], shown["cycles"]) == (None, None)
+    assert (shown["power_w"], shown["issue_cycles"]) == (None, None)
 
 
 def test_a_simulated_gpu_says_so():

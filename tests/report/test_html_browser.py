@@ -32,7 +32,9 @@ DYNAMIC_ROWS = (
     replace(fake.row("mma.m16n8k16.f32.f16.f16.f32"), dynamic_pj=7000.0, opt_level=OptLevel.O3, unit="warp"),
     replace(fake.row("div.rn.f32"), opt_level=OptLevel.O3, status=Status.GATE_FAILED, reason="=a call"),
 )
-LATENCY = replace(fake.row("fma.rn.f32"), protocol=ARAFA, opt_level=OptLevel.O3, mtsm_nj=0.5, cycles=4.0)
+LATENCY = replace(
+    fake.row("fma.rn.f32"), protocol=ARAFA, opt_level=OptLevel.O3, mtsm_pj=500.0, latency_cycles=4.0
+)
 
 
 def report(rows, path="mine", gpu=fake.GPU):

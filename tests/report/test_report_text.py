@@ -32,7 +32,7 @@ def report(rows, info=fake.GPU, path="run"):
 
 
 def arafa():
-    return replace(fake.row(), protocol=ARAFA, mtsm_nj=251.25, papi_nj=250.0, dynamic_pj=math.nan)
+    return replace(fake.row(), protocol=ARAFA, mtsm_pj=251_250.0, papi_pj=250_000.0, dynamic_pj=math.nan)
 
 
 def test_one_table_a_protocol_and_none_for_a_protocol_that_was_not_run(capsys):
@@ -75,8 +75,8 @@ def test_json_has_null_for_nan():
     )
     assert (document["kind"], document["gpu"]) == ("simulated", "Simulated H200")
     dynamic, other = document["rows"]
-    assert (dynamic["dynamic_pj"], dynamic["mtsm_nj"]) == (12.4, None)
-    assert (other["dynamic_pj"], other["mtsm_nj"], other["status"]) == (None, 251.25, "ok")
+    assert (dynamic["dynamic_pj"], dynamic["mtsm_pj"]) == (12.4, None)
+    assert (other["dynamic_pj"], other["mtsm_pj"], other["status"]) == (None, 251_250.0, "ok")
 
 
 def test_markdown_has_the_same_number_of_cells_in_every_line():
@@ -141,7 +141,7 @@ def test_no_number_and_no_status_is_cut_at_any_width(width):
 
 
 def test_columns_are_left_out_in_a_fixed_order():
-    other = replace(fake.row("add.u32"), sass="IADD3 MOV", operands="zeros", cycles=4.0, power_w=99.0)
+    other = replace(fake.row("add.u32"), sass="IADD3 MOV", operands="zeros", issue_cycles=4.0, power_w=99.0)
     rows = [fake.row(LONG), other]
     seen = []
     for width in range(140, 74, -1):
@@ -232,7 +232,7 @@ def test_an_unknown_format_is_one_line(tmp_path, capsys):
 def test_csv_has_the_columns_of_the_table_behind_the_run():
     (first, second) = csv.DictReader(render_report("csv", [report([fake.row(), arafa()])], None).splitlines())
     assert (first["run"], first["gpu"], first["kind"]) == ("run", "NVIDIA H200", "real")
-    assert (first["dynamic_pj"], second["dynamic_pj"], second["mtsm_nj"]) == ("12.4", "", "251.25")
+    assert (first["dynamic_pj"], second["dynamic_pj"], second["mtsm_pj"]) == ("12.4", "", "251250")
     assert tuple(first)[3:] == COLUMNS
 
 

@@ -25,7 +25,7 @@ def runner():
 
 
 def row(instruction, mtsm_nj, **change):
-    return replace(fake.row(instruction), protocol=ARAFA, mtsm_nj=mtsm_nj, **change)
+    return replace(fake.row(instruction), protocol=ARAFA, mtsm_pj=1000 * mtsm_nj, **change)
 
 
 ROWS = [row("add.u32", 100.0), row("mad.lo.u32", 150.0), row("div.u32", 4000.0), row("popc.b32", 300.0)]
@@ -51,7 +51,7 @@ def test_instructions_of_one_merged_row_are_averaged_and_invalid_ones_left_out(r
 
 
 def test_levels_are_not_mixed(runner):
-    both = [*ROWS, *(replace(r, opt_level=OptLevel.O0, mtsm_nj=10 * r.mtsm_nj) for r in ROWS)]
+    both = [*ROWS, *(replace(r, opt_level=OptLevel.O0, mtsm_pj=10 * r.mtsm_pj) for r in ROWS)]
     ratios = {(one.paper, one.opt_level): one.ratio for one in runner.compare([both])}
     assert ratios["Integer Arithmetic: mul / mad", OptLevel.O0] == 1.5
     assert ratios["Integer Arithmetic: mul / mad", OptLevel.O3] == 1.5

@@ -1,6 +1,7 @@
 import csv
 import math
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from fakes import run as fake
@@ -14,6 +15,7 @@ from ptxbench.storage.schema import TableRow
 from ptxbench.storage.table import read_rows, read_table, write_table
 
 TEXT = st.text(st.characters(exclude_categories=("C", "Z"))) | st.text(',"\n ab', max_size=6)
+KEPT = Path(__file__).parents[2] / "results" / "nvidia-h200" / "table1" / "table.csv"
 KINDS = {"str": TEXT, "int": st.integers(min_value=0), "float": st.floats(-1e300, 1e300) | st.just(math.nan)}
 POSITIVE = st.floats(0, 1e300) | st.just(math.nan)
 ENUMS = {"opt_level": OptLevel, "status": Status}
@@ -46,11 +48,26 @@ def test_columns_are_found_by_name_and_new_ones_passed_over(tmp_path):
 
 def test_a_table_of_before_equation_1_had_an_interval_and_rows_lanes_is_read(tmp_path):
     path = tmp_path / "table.csv"
-    write_table(path, [replace(fake.row(), mtsm_ci95_nj=1.5, lanes=8)])
+    write_table(path, [replace(fake.row(), mtsm_ci95_pj=1.5, lanes=8)])
     path.write_text("".join(f"{line.rsplit(',', 2)[0]}\n" for line in path.read_text().splitlines()))
     (row,) = read_table(path)
-    assert (row.unit, str(row.mtsm_ci95_nj), row.lanes) == ("thread", "nan", 32)
+    assert (row.unit, str(row.mtsm_ci95_pj), row.lanes) == ("thread", "nan", 32)
     assert row.key == fake.row().key
+
+
+def test_a_kept_table_of_nj_and_of_one_column_of_cycles_is_read_as_one_of_today(tmp_path):
+    with KEPT.open(newline="") as file:
+        cells = list(csv.DictReader(file))
+    rows = read_table(KEPT)
+    for row, cell in zip(rows, cells, strict=True):
+        assert row.executions == int(cell["count"])
+        cycles = (row.latency_cycles, row.issue_cycles)[:: 1 if row.protocol == "arafa" else -1]
+        assert list(cycles) == pytest.approx([float(cell["cycles"] or "nan"), math.nan], nan_ok=True)
+        for name in ("sma", "papi", "mtsm", "counter"):
+            energy_nj = float(cell[f"{name}_nj"] or "nan")
+            assert getattr(row, f"{name}_pj") == pytest.approx(1000 * energy_nj, rel=1e-12, nan_ok=True)
+    write_table(tmp_path / "table.csv", rows)
+    assert list(map(repr, read_table(tmp_path / "table.csv"))) == list(map(repr, rows))
 
 
 @given(st.lists(ROW, max_size=4, unique_by=lambda row: row.key))
@@ -64,9 +81,9 @@ def test_columns_are_those_that_scripts_rely_on(tmp_path):
     path = tmp_path / "table.csv"
     write_table(path, [fake.row()])
     assert path.read_text().splitlines()[0] == (
-        "instruction,category,opt_level,protocol,operands,sass,sass_per_ptx,count,threads,sma_nj,papi_nj,mtsm_nj,"
-        "counter_nj,dynamic_pj,dynamic_ci95_pj,cycles,power_w,static_w,clock_mhz,temperature_c,repeats,status,reason,unit,"
-        "mtsm_ci95_nj,lanes"
+        "instruction,category,opt_level,protocol,operands,sass,sass_per_ptx,executions,threads,sma_pj,papi_pj,mtsm_pj,"
+        "counter_pj,dynamic_pj,dynamic_ci95_pj,latency_cycles,issue_cycles,power_w,static_w,clock_mhz,temperature_c,"
+        "repeats,status,reason,unit,mtsm_ci95_pj,lanes"
     )
 
 
@@ -76,10 +93,10 @@ def test_cells_as_a_plain_csv_reader_sees_them(tmp_path):
     write_table(path, [replace(fake.row(), dynamic_pj=12.3456789, power_w=1e-7, reason=reason)])
     with path.open(newline="") as file:
         (cells,) = csv.DictReader(file)
-    assert cells["sma_nj"] == ""
+    assert cells["sma_pj"] == ""
     assert cells["dynamic_pj"] == "12.3457"
     assert cells["power_w"] == "1e-07"
-    assert cells["count"] == "12800000000000000"
+    assert cells["executions"] == "12800000000000000"
     assert cells["status"] == "ok"
     assert cells["reason"] == reason.replace("\r", " ")
 
@@ -88,7 +105,7 @@ def test_empty_cell_is_nan_and_empty_text_stays_text(tmp_path):
     path = tmp_path / "table.csv"
     write_table(path, [fake.row()])
     (row,) = read_table(path)
-    assert math.isnan(row.sma_nj)
+    assert math.isnan(row.sma_pj)
     assert row.reason == ""
 
 
@@ -117,9 +134,9 @@ def test_row_twice_is_refused_by_writer_and_reader(tmp_path):
         (",12.4,", ",twelve,", "row 1.dynamic_pj must be a number or null, not 'twelve'"),
         (",O3,", ",O2,", "row 1.opt_level must be one of O0, O3, not 'O2'"),
         (",ok,", ",fine,", "row 1.status must be one of ok, "),
-        (",ok,", ",", "row 1 must have 26 cells, not 25"),
+        (",ok,", ",", "row 1 must have 27 cells, not 26"),
         ("fma.rn.f32,", '"fma.rn.f32,', "the file is no table ("),
-        ("fma.rn.f32,", "\n", "row 1 must have 26 cells, not 0"),
+        ("fma.rn.f32,", "\n", "row 1 must have 27 cells, not 0"),
     ],
 )
 def test_table_is_read_strictly(tmp_path, old, new, text):

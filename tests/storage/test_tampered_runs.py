@@ -32,7 +32,7 @@ def refused(read, *arguments) -> str:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dynamic_pj": math.nan, "mtsm_nj": math.nan}, "row 1 is valid without an energy"),
+        ({"dynamic_pj": math.nan, "mtsm_pj": math.nan}, "row 1 is valid without an energy"),
         ({"dynamic_pj": math.inf}, "endless number"),
         ({"dynamic_ci95_pj": math.inf}, "endless number"),
         ({"power_w": -math.inf}, "endless number"),
@@ -46,7 +46,7 @@ def refused(read, *arguments) -> str:
     ],
 )
 def test_valid_row_that_holds_no_valid_numbers_is_refused(tmp_path, changes, message):
-    energies = dict.fromkeys(("sma_nj", "papi_nj", "mtsm_nj", "counter_nj"), math.nan)
+    energies = dict.fromkeys(("sma_pj", "papi_pj", "mtsm_pj", "counter_pj"), math.nan)
     write_table(tmp_path / "table.csv", [replace(VALID, **energies | changes)])
     assert message in refused(read_table, tmp_path / "table.csv")
 

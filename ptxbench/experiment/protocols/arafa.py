@@ -36,10 +36,10 @@ from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
 from ptxbench.experiment.run_state import RunState
-from ptxbench.storage.schema import Role, TableRow, TrialRecord
+from ptxbench.storage.schema import PJ_PER_NJ, Role, TableRow, TrialRecord
 
 METHODS = ("sma_j", "papi_j", "mtsm_j", "counter_j")
-_NANO = 1e9
+_PICO = 1e12
 _ROLES = (Role.TARGET, Role.OVERHEAD)
 
 
@@ -160,13 +160,13 @@ def arafa_row(subject: Subject, records: Sequence[TrialRecord], source: SourceVe
     row = replace(
         subject.row(Status.OK, "; ".join(filter(None, notes))),
         threads=targets[0].block,
-        count=targets[0].iterations * targets[0].copies,
-        sma_nj=estimates["sma_j"].mean * _NANO,
-        papi_nj=estimates["papi_j"].mean * _NANO,
-        mtsm_nj=mtsm.mean * _NANO,
-        mtsm_ci95_nj=mtsm.ci95 * _NANO,
-        counter_nj=estimates["counter_j"].mean * _NANO,
-        cycles=cycles_per_instruction(targets[0], overheads[0]),
+        executions=targets[0].iterations * targets[0].copies,
+        sma_pj=estimates["sma_j"].mean * _PICO,
+        papi_pj=estimates["papi_j"].mean * _PICO,
+        mtsm_pj=mtsm.mean * _PICO,
+        mtsm_ci95_pj=mtsm.ci95 * _PICO,
+        counter_pj=estimates["counter_j"].mean * _PICO,
+        latency_cycles=cycles_per_instruction(targets[0], overheads[0]),
         power_w=nan_mean([r.steady_power_w for r in targets]),
         clock_mhz=nan_mean([r.sm_clock_mhz for r in targets]),
         temperature_c=nan_mean([r.temperature_c for r in targets]),
@@ -176,9 +176,9 @@ def arafa_row(subject: Subject, records: Sequence[TrialRecord], source: SourceVe
         reason = "MTSM averages readings in watts, and the power source is the energy counter"
         return replace(row, status=Status.NOT_SUPPORTED, reason=reason)
     if abs(mtsm.mean) <= mtsm.ci95:
-        bound_nj = (abs(mtsm.mean) + mtsm.ci95) * _NANO
+        bound_nj = (abs(mtsm.mean) + mtsm.ci95) * _PICO / PJ_PER_NJ
         reason = f"not distinguishable from zero by MTSM; under {bound_nj:.3g} nJ"
-        unknown = replace(row, mtsm_nj=math.nan, mtsm_ci95_nj=math.nan)
+        unknown = replace(row, mtsm_pj=math.nan, mtsm_ci95_pj=math.nan)
         return replace(unknown, status=Status.BELOW_RESOLUTION, reason=reason)
     return row
 

@@ -39,12 +39,12 @@ _TRACE_DIGITS = 4
 # Of a row, what `Cost` has and the page shows; then what the row itself has beside it.
 _COST_COLUMNS = (
     *("instruction", "category", "type", "opt_level", "protocol", "operands", "unit", "energy_pj", "ci95_pj"),
-    *("pj_per_flop", "pj_per_byte", "cycles", "sass", "sass_per_ptx", "boards", "boards_pj"),
-    *("boards_scatter", "status", "reason"),
+    *("pj_per_flop", "pj_per_byte", "latency_cycles", "issue_cycles", "sass", "sass_per_ptx", "boards"),
+    *("boards_pj", "boards_scatter", "status", "reason"),
 )
 _ROW_COLUMNS = (
-    *("sma_nj", "papi_nj", "mtsm_nj", "counter_nj", "power_w", "static_w", "clock_mhz", "temperature_c"),
-    *("repeats", "count", "threads"),
+    *("sma_pj", "papi_pj", "mtsm_pj", "counter_pj", "power_w", "static_w", "clock_mhz", "temperature_c"),
+    *("repeats", "executions", "threads"),
 )
 _ABOUT_COLUMNS = ("name", "opcode", "family", "alive", "note")
 

@@ -14,7 +14,7 @@ from ptxbench.core.printable import latex_text, printable
 from ptxbench.core.status import Status
 from ptxbench.report.formats import RunReport
 from ptxbench.report.text import number
-from ptxbench.storage.schema import TableRow
+from ptxbench.storage.schema import PJ_PER_NJ, TableRow
 
 _LEVELS = (OptLevel.O3, OptLevel.O0)
 _MARKED = r"\par * valid, with something odd about it, such as loops at unlike clocks: see the status in csv"
@@ -78,8 +78,8 @@ def _cell(row: TableRow | None) -> str:
         return latex_text(str(row.status))
     if row.protocol == ARAFA:
         # Runs from before 0.3.0 have no interval of it.
-        interval = "" if math.isnan(row.mtsm_ci95_nj) else rf" $\pm$ {number(row.mtsm_ci95_nj, 2)}"
-        return f"{number(row.mtsm_nj)}{interval}"
+        energy_nj, ci95_nj = row.mtsm_pj / PJ_PER_NJ, row.mtsm_ci95_pj / PJ_PER_NJ
+        return number(energy_nj) + ("" if math.isnan(ci95_nj) else rf" $\pm$ {number(ci95_nj, 2)}")
     if row.protocol != DYNAMIC:
-        return f"{number(row.mtsm_nj)} nJ" if math.isnan(row.dynamic_pj) else f"{number(row.dynamic_pj)} pJ"
+        return f"{number(row.mtsm_pj)} pJ" if math.isnan(row.dynamic_pj) else f"{number(row.dynamic_pj)} pJ"
     return rf"{number(row.dynamic_pj)} $\pm$ {number(row.dynamic_ci95_pj, 2)}{row.mark}"

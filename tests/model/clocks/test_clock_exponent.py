@@ -112,11 +112,11 @@ def test_rates_are_the_best_that_a_kernel_reached_at_the_full_clock():
 
 
 def test_intervals_come_from_rows_of_one_opcode_at_o3():
-    base = replace(row(), protocol=DYNAMIC, status=Status.OK, opt_level="O3", sass="FFMA", cycles=0.33)
+    base = replace(row(), protocol=DYNAMIC, status=Status.OK, opt_level="O3", sass="FFMA", issue_cycles=0.33)
     rows = [
         base,
-        replace(base, sass="FFMA*0.5", cycles=0.13),
-        replace(base, sass="FFMA MOV", cycles=9.0),
-        replace(base, sass="DFMA", opt_level="O0", cycles=9.0),
+        replace(base, sass="FFMA*0.5", issue_cycles=0.13),
+        replace(base, sass="FFMA MOV", issue_cycles=9.0),
+        replace(base, sass="DFMA", opt_level="O0", issue_cycles=9.0),
     ]
     assert issue_cycles(rows) == {"FFMA": pytest.approx(0.26)}
