@@ -1,6 +1,7 @@
 import hashlib
 import math
 import os
+import runpy
 import subprocess
 import sys
 
@@ -21,6 +22,7 @@ from fakes.nvml import (
 )
 
 from ptxbench.core.errors import GpuError
+from ptxbench.sensors import nvml
 from ptxbench.sensors.base import Reading, SourceName
 from ptxbench.sensors.nvml import (
     DeviceEntry,
@@ -400,7 +402,7 @@ def test_the_sensors_package_does_not_import_pynvml():
     ],
 )
 def test_an_old_package_in_the_place_of_nvidia_ml_py_is_one_line_with_what_to_uninstall(
-    tmp_path, owner, cure
+    tmp_path, monkeypatch, owner, cure
 ):
     (tmp_path / "pynvml").mkdir()
     (tmp_path / "pynvml" / "__init__.py").write_text("NVML_CLOCK_SM = 1\n")
@@ -410,29 +412,23 @@ def test_an_old_package_in_the_place_of_nvidia_ml_py_is_one_line_with_what_to_un
         (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {owner}\nVersion: 11.5.3\n")
         (described / "RECORD").write_text("pynvml/__init__.py,,\n")
         (described / "top_level.txt").write_text("pynvml\n")
-    code = f"""
-import sys
-sys.path.insert(0, {str(tmp_path)!r})
-from ptxbench.cli.main import run
-raise SystemExit(run(["run", "--no-kernels", "--", "true"]))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 3
-    (line,) = done.stderr.splitlines()
-    assert f"{tmp_path}/pynvml/__init__.py is imported for nvidia-ml-py" in line
-    assert cure in line
+    monkeypatch.delitem(sys.modules, "pynvml")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(GpuError) as refused:
+        runpy.run_path(nvml.__file__)
+    assert "\n" not in str(refused.value)
+    assert f"{tmp_path}/pynvml/__init__.py is imported for nvidia-ml-py" in str(refused.value)
+    assert cure in str(refused.value)
 
 
 def test_a_missing_binding_is_one_clear_line():
     code = """
 import sys
 sys.modules["pynvml"] = None
-from ptxbench.core.errors import GpuError
-try:
-    import ptxbench.sensors.nvml
-except GpuError as error:
-    print(error)
+from ptxbench.cli.main import run
+raise SystemExit(run(["run", "--no-kernels", "--", "true"]))
 """
-    lines = run_python(code).splitlines()
-    assert len(lines) == 1
-    assert "pip install nvidia-ml-py" in lines[0]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert "pip install nvidia-ml-py" in line
