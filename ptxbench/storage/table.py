@@ -145,7 +145,9 @@ def _migrated(values: dict[str, object]) -> dict[str, object]:
 
 def _in_pj(name: str, value: object) -> object:
     """Return what a column says in pJ where it is in nJ; a product has no more digits than its number."""
-    return float(f"{PJ_PER_NJ * value:.15g}") if name.endswith("_nj") and isinstance(value, float) else value
+    if not name.endswith("_nj") or not isinstance(value, float) or math.isnan(value):
+        return value
+    return float(f"{PJ_PER_NJ * value:.15g}")
 
 
 def _float(cell: str) -> object:
