@@ -5,6 +5,7 @@
 Needs an H100 or H200, nvcc, PyTorch and CuPy. hopper_gemm.cu is built with blocks alone and in pairs that
 share B, and with two orders of tiles. Of each size all are compared with torch.matmul on fresh inputs, and
 called in rounds with it, in random order, until clock and power have settled. Two sizes take two minutes.
+It does not work yet: on an H200 its first launch ended with a misaligned address.
 With --once under ncu, `ptxbench estimate gemm --ncu FILE --against NAME` sets the parts side by side.
 """
 
