@@ -11,6 +11,7 @@ the values that it was measured on. Exit codes: 0 done, 2 bad input.
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ import numpy as np
 from measure_law import ROWS_FILE, TENSOR_ROW, THREAD_ROWS
 from page_blocks import table as markdown_table
 from page_blocks import write_blocks
+from PIL import Image
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.codegen.assemble import assemble_ptx
@@ -35,8 +37,9 @@ from ptxbench.emulator.sass.activity import MOST_OPERANDS
 from ptxbench.emulator.sass.launch import Launch, emulate
 from ptxbench.emulator.sass.tally import Tally
 from ptxbench.model.operand_law import Form, Law, Point, fit_laws
-from ptxbench.report.figure import new_figure, save
+from ptxbench.report.figure import new_figure, picture_bytes
 from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.storage.atomic import write_bytes
 from ptxbench.storage.own_catalogue import with_own
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
@@ -231,15 +234,17 @@ def form_table(boards: Sequence[tuple[Board, Mapping[str, Mapping[Form, Law]]]])
 
 
 def lanes_table(board: Board) -> str:
-    """Return what every other lane costs beside the first half of a warp."""
+    """Return what every other lane costs beside the first half of a warp, where all three are measured."""
     rows = []
     for name in ("law.fma.rn.f32", "law.mad.lo.u32"):
         for operands in (Pattern.RANDOM, Pattern.HALVES):
             whole, half = (board.warp_pj(f"{name}:every", operands, lanes) for lanes in (WARP, WARP // 2))
             odd = board.warp_pj(f"{name}:odd", operands)
-            rows.append(
-                [_OPCODES[name.removeprefix("law.")], operands, *(f"{x:.0f}" for x in (whole, half, odd))]
-            )
+            if all(np.isfinite([whole, half, odd])):
+                figures = (f"{x:.0f}" for x in (whole, half, odd))
+                rows.append([_OPCODES[name.removeprefix("law.")], operands, *figures])
+    if not rows:
+        return f"{board.name}: not measured yet.\n"
     head = [board.name, "operands", "32 lanes, pJ", "first 16, pJ", "every other, pJ"]
     return markdown_table(head, rows, left=2)
 
@@ -260,7 +265,11 @@ def picture(boards: Sequence[tuple[Board, Mapping[str, Mapping[Form, Law]]]], pa
             axis.set_ylim(bottom=0)
             axis.legend(frameon=False, fontsize=8)
         logic.set_title(board.name, loc="left", fontsize=10)
-    save(figure, path)
+    whole = Image.open(io.BytesIO(picture_bytes(figure, "png")))
+    small = io.BytesIO()
+    # Few colours: a third of the bytes in the repository.
+    whole.convert("RGB").quantize(32).save(small, "png", optimize=True)
+    write_bytes(path, small.getvalue())
 
 
 def _halves_axis(axis, board, laws, names) -> None:  # type: ignore[no-untyped-def]
