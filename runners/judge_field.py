@@ -38,7 +38,7 @@ from ptxbench.model.validation_file import MEASURED
 from ptxbench.model.work import KernelWork
 from ptxbench.storage.shipped import SHIPPED
 
-# Those whose results are there: on an H200 the suite has not been measured yet.
+# Those whose results are there.
 GPUS = tuple(gpu for gpu in ("h200", "h100") if (RESULTS / SHIPPED[gpu].name / FIELD / MEASURED).exists())
 THE_TABLE = "the table"
 _SHOWN = {Form.CONSTANT: "one energy for every opcode", Form.MEDIANS: "median of each opcode's class"}
