@@ -30,6 +30,14 @@ def test_boards_agree_apart_from_one_factor(runner):
     assert list(runner.agreements(first + [replace(one, valid=False) for one in second])) == []
 
 
+def test_calls_that_may_have_waited_are_left_out_where_a_graph_was_measured(runner):
+    calls = [operation_row(one, launched="call") for one in SHAPES[:2]]
+    graph = operation_row(SHAPES[0], launched="graph of 40", board="cd")
+    assert runner.shipped_rows([*calls, graph]) == [calls[1], graph]
+    # A graph without a number is no reason.
+    assert runner.shipped_rows([*calls, replace(graph, valid=False)])[:2] == calls
+
+
 def test_a_public_row_stands_beside_what_it_should_be_and_ours(runner, tmp_path):
     # As aiconfigurator has them: 310 W of a running mean, where the board drew 500.
     ours = [operation_row(one, device="NVIDIA H200") for one in SHAPES]

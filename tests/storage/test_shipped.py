@@ -28,7 +28,8 @@ def test_a_shipped_table_is_a_committed_run(gpu, run):
 
 @pytest.mark.parametrize("gpu", ["h200"])
 def test_operations_that_are_shipped_are_those_of_the_kept_runs(gpu):
-    kept = load_script("runners/join_operations.py").kept_rows(SHIPPED[gpu].name)
+    runner = load_script("runners/join_operations.py")
+    kept = runner.shipped_rows(runner.kept_rows(SHIPPED[gpu].name))
     shipped = read_operations(SHIPPED[gpu])
     assert [(row.operation, row.board, row.valid) for row in shipped] == [
         (row.operation, row.board, row.valid) for row in kept
