@@ -34,6 +34,8 @@ def test_calls_that_may_have_waited_are_left_out_where_a_graph_was_measured(runn
     calls = [operation_row(one, launched="call") for one in SHAPES[:2]]
     graph = operation_row(SHAPES[0], launched="graph of 40", board="cd")
     assert runner.shipped_rows([*calls, graph]) == [calls[1], graph]
+    faster = replace(calls[0], latency_ms=calls[0].latency_ms / 2)
+    assert runner.shipped_rows([faster, graph]) == [faster, graph]
     # A graph without a number is no reason.
     assert runner.shipped_rows([*calls, replace(graph, valid=False)])[:2] == calls
 
