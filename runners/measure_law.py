@@ -13,6 +13,7 @@ opens each. Exit codes: 0 all is measured, 1 some rows are left or failed, 2 bad
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -108,7 +109,8 @@ def measure(part: Part, gpu: str, out: Path, rows: int, left_s: float) -> int:
     else:
         command += [f"--operands={pattern}" for pattern in part.patterns]
         command += [f"--lanes={lanes}" for lanes in part.lanes]
-        command += [*_AS_TABLES, f"--catalogue={ROWS_FILE}", "--", *part.rows[:rows]]
+        # The manifest keeps the command line: no path of this machine stands in it.
+        command += [*_AS_TABLES, f"--catalogue={os.path.relpath(ROWS_FILE)}", "--", *part.rows[:rows]]
     return subprocess.run(command, check=False).returncode
 
 
