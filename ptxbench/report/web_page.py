@@ -19,6 +19,7 @@ from ptxbench.core.printable import printable, printable_lines
 _SHARED_FILES = {
     "shared_head": "shared_head.html",
     "shared_style": "shared.css",
+    "shared_table": "shared_table.css",
     "shared_script": "shared.js",
 }
 _SHARED = re.compile(f"@@({'|'.join(_SHARED_FILES)})@@")
