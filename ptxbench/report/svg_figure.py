@@ -28,7 +28,7 @@ _COLOURS = {
 _COLOUR = re.compile("|".join(_COLOURS))
 _NAMED = re.compile(r'(\bid="|url\(#|href="#)')
 # As wide as the plots that pages draw themselves, in units of 1/72 inch, and their size of text.
-_WIDTH, _TEXT, _SMALL_TEXT = 440, 11, 9
+_WIDTH, _TEXT = 440, 11
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def page_picture(figure: Figure, name: str) -> Picture:
         axes.patch.set_alpha(0)
     for text in figure.findobj(Text):
         assert isinstance(text, Text)  # noqa: S101
-        text.set_fontsize(_SMALL_TEXT if columns > 1 or float(text.get_fontsize()) < 9 else _TEXT)
+        text.set_fontsize(_TEXT)
     show_as_text(figure)
     out = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
