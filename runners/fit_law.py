@@ -30,7 +30,7 @@ from ptxbench.codegen.operands import operand_bytes
 from ptxbench.codegen.render import TARGET, render_module
 from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import InputError, PtxbenchError
-from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.gpu_info import GpuInfo, GpuKind, without_maker
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.emulator.sass.activity import MOST_OPERANDS
@@ -128,7 +128,7 @@ def read_board(folder: Path) -> Board:
         raise InputError(f"{folder} holds runs of {len(gpus)} boards: name the folder of one board")
     (gpu,) = gpus.values()
     kind = "" if gpu.kind is GpuKind.REAL else f", {gpu.kind.upper()}"
-    return Board(f"{gpu.name.removeprefix('NVIDIA ')} {gpu.uuid_hash[:4]}{kind}", gpu, found, left_out)
+    return Board(f"{without_maker(gpu.name)} {gpu.uuid_hash[:4]}{kind}", gpu, found, left_out)
 
 
 @cache

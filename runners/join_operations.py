@@ -26,6 +26,7 @@ from ptxbench.audit.audit import AuditOptions, audit
 from ptxbench.audit.claim import State, Verdict
 from ptxbench.catalogue.operations import Operation
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.gpu_info import without_maker
 from ptxbench.model.operation_cost import OperationCost, measured_costs
 from ptxbench.storage.operations_file import (
     SHIPPED_FILE,
@@ -146,7 +147,7 @@ def repeat_table(found: Sequence[Agreement]) -> str:
         head,
         (
             (
-                one.device.removeprefix("NVIDIA "),
+                without_maker(one.device),
                 " and ".join(board[:4] for board in one.boards),
                 str(len(one.ratios)),
                 f"{one.factor:.3f}",

@@ -20,7 +20,7 @@ from ptxbench.attribute.report import document as program_document
 from ptxbench.attribute.unfinished import BEGUN, load_unfinished
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import finite
-from ptxbench.core.printable import printable
+from ptxbench.core.printable import number, printable
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage import folder_kind
 from ptxbench.storage.manifest import read_manifest
@@ -166,8 +166,8 @@ class Job:
         found = []
         for name, rows in by_name.items():
             by_rank_j: dict[int, float] = {}
-            for number, row in rows:
-                by_rank_j[number] = by_rank_j.get(number, 0.0) + _joules(row["energy_j"])
+            for rank, row in rows:
+                by_rank_j[rank] = by_rank_j.get(rank, 0.0) + _joules(row["energy_j"])
             time_s, calls = (sum(row[what] for _, row in rows) for what in ("time_s", "calls"))
             found.append(KernelOfRanks(name, by_rank_j, time_s, calls))
         return tuple(sorted(found, key=lambda one: (math.isnan(one.energy_j), -one.energy_j)))
@@ -341,12 +341,12 @@ def _rank_cells(one: RankEnergy, job: Job) -> tuple[str, ...]:
     return (
         str(one.rank.number),
         one.rank.host,
-        _shown(one.energy_j, ".4g"),
+        number(one.energy_j, ".4g", ""),
         f"{low_j:.4g} to {high_j:.4g}" if math.isfinite(high_j - low_j) else "",
-        _shown(_part(one.energy_j, one.time_s), ".1f"),
+        number(_part(one.energy_j, one.time_s), ".1f", ""),
         f"{one.time_s:.4g}",
-        _shown(one.in_kernels, ".1%"),
-        _shown(job.beside_middle(one), "+.1%"),
+        number(one.in_kernels, ".1%", ""),
+        number(job.beside_middle(one), "+.1%", ""),
         ", ".join(gpu["gpu"] for gpu in one.report["gpus"]),
     )
 
@@ -354,8 +354,8 @@ def _rank_cells(one: RankEnergy, job: Job) -> tuple[str, ...]:
 def _kernel_cells(one: KernelOfRanks, job: Job) -> tuple[str, ...]:
     least_j, most_j = min(one.by_rank_j.values()), max(one.by_rank_j.values())
     return (
-        _shown(one.energy_j, ".4g"),
-        _shown(_part(one.energy_j, job.energy_j), ".1%"),
+        number(one.energy_j, ".4g", ""),
+        number(_part(one.energy_j, job.energy_j), ".1%", ""),
         f"{least_j:.4g} to {most_j:.4g}" if math.isfinite(one.energy_j) else "",
         f"{one.time_s:.4g}",
         str(one.calls),
@@ -381,11 +381,6 @@ def _joules(value: float | None) -> float:
 def _part(one: float, whole: float) -> float:
     """Return one number by another, NaN where that is none above 0."""
     return one / whole if whole > 0 else math.nan
-
-
-def _shown(value: float, form: str) -> str:
-    """Return a number as text, "" where it is not known."""
-    return f"{value:{form}}" if math.isfinite(value) else ""
 
 
 def _numbers(ranks: Sequence[int]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import click
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import JsonOptions
 from ptxbench.cli.output import print_json, print_table
+from ptxbench.core.printable import number
 
 if TYPE_CHECKING:
     from ptxbench.core.gpu_info import GpuInfo
@@ -76,12 +76,8 @@ def _cells(spec: str, info: GpuInfo) -> tuple[str, ...]:
         info.name,
         info.target,
         str(info.sm_count),
-        _number(info.power_limit_w),
-        _number(info.max_sm_clock_mhz),
+        number(info.power_limit_w, "g"),
+        number(info.max_sm_clock_mhz, "g"),
         info.driver,
         info.uuid_hash,
     )
-
-
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:g}"

@@ -20,6 +20,8 @@ _MANY = 1e5
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 # The series is used from here on, where its last term is below 1e-15; recurrence leads there.
 _SHIFT = 12
+# With so many degrees of freedom below, F is chi square over its own.
+_ENDLESS = 1e6
 
 
 def student_quantile(degrees: float, probability: float = 0.975) -> float:
@@ -56,6 +58,16 @@ def f_tail(above: float, below: float, ratio: float) -> float:
         ratio: The ratio, at least 0.
     """
     return _incomplete_beta(below / 2, above / 2, below, above * ratio)
+
+
+def chi_square_tail(degrees: float, ratio: float) -> float:
+    """Return the probability that chi square over its degrees of freedom is greater than this by chance.
+
+    Args:
+        degrees: Degrees of freedom.
+        ratio: Chi square over them, at least 0.
+    """
+    return f_tail(degrees, _ENDLESS, ratio)
 
 
 def _incomplete_beta(a: float, b: float, of_x: float, of_y: float) -> float:

@@ -104,3 +104,8 @@ class GpuInfo:
         """Folder name of this GPU, such as "nvidia-h200"."""
         words = "".join(c if c.isalnum() else " " for c in self.name.lower()).split()
         return "-".join(words)
+
+
+def without_maker(name: str) -> str:
+    """Return the name of a GPU without that of NVIDIA."""
+    return name.removeprefix("NVIDIA ")

@@ -27,7 +27,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.core.distributions import f_tail, student_quantile
+from ptxbench.core.distributions import chi_square_tail, student_quantile
 from ptxbench.core.errors import InputError
 from ptxbench.core.least_squares import nonnegative
 from ptxbench.core.threads import WARP
@@ -158,7 +158,7 @@ def _fitted(points: Sequence[Point], form: Form) -> Law:
         float(bends[best]),
         (float(may_be.min()), float(may_be.max())),
         tuple(residuals.tolist()),
-        f_tail(freedom, 1e6, ratio),
+        chi_square_tail(freedom, ratio),
         score,
     )
 

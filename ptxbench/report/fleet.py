@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ptxbench.core.printable import number
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.storage.fleet_file import BoardLine, FleetFile, ModelSpread
 
@@ -46,11 +47,7 @@ def _model_text(model: ModelSpread, width: int | None) -> str:
 
 def _cells(board: BoardLine) -> tuple[str, ...]:
     return (
-        *(board.board, board.run, str(board.rows), _shown(board.factor, ".4f")),
-        *(_shown(board.scatter, ".2%"), _shown(board.temperature_c, ".1f"), _shown(board.static_w, ".1f")),
+        *(board.board, board.run, str(board.rows), number(board.factor, ".4f")),
+        *(number(board.scatter, ".2%"), number(board.temperature_c, ".1f"), number(board.static_w, ".1f")),
         board.outlier or "-",
     )
-
-
-def _shown(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else format(value, form)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptxbench.core.estimate import finite
+from ptxbench.core.gpu_info import without_maker
 from ptxbench.model.operation_cost import OperationCost
-from ptxbench.report.operations_page import short_device
 
 COLUMNS = ("operation", "GPU", "mJ", "95%", "W", "ms", "MHz", "from")
 NUMBERS = ("mJ", "95%", "W", "ms", "MHz")
@@ -16,7 +16,7 @@ NUMBERS = ("mJ", "95%", "W", "ms", "MHz")
 
 def cells(cost: OperationCost) -> tuple[str, ...]:
     """Return the cells of an operation on one kind of GPU."""
-    named = (str(cost.operation), short_device(cost.device))
+    named = (str(cost.operation), without_maker(cost.device))
     if not math.isfinite(cost.energy_j):
         return (*named, "-", "-", "-", "-", "-", cost.how)
     how = f"{cost.boards} board{'s' if cost.boards > 1 else ''}" if cost.boards else cost.how

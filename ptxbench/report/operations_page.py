@@ -8,17 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ptxbench.core.gpu_info import without_maker
 from ptxbench.core.version import VERSION
 from ptxbench.model.operation_cost import OperationCost, measured_costs
 from ptxbench.report.web_page import fill_page, plain
 from ptxbench.storage.operations_file import OperationRow
 
 _CELLS = ("mj", "low_mj", "high_mj", "w", "ms", "mhz", "pj_per_flop", "boards", "capped", "waits", "how")
-
-
-def short_device(device: str) -> str:
-    """Return the name of a GPU without its maker."""
-    return device.removeprefix("NVIDIA ")
 
 
 def render_operations(rows: Sequence[OperationRow]) -> str:
@@ -56,7 +52,7 @@ def _gpu(device: str, rows: Sequence[OperationRow]) -> dict[str, str]:
         f"{all_of('framework')} {all_of('version')}",
         f"power source {all_of('sensor')}",
     )
-    return {"device": device, "name": short_device(device).split()[0], "about": " · ".join(said)}
+    return {"device": device, "name": without_maker(device).split()[0], "about": " · ".join(said)}
 
 
 def _cells(cost: OperationCost | None) -> list[object] | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ptxbench.core.errors import InputError, ToolError
 from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.gpu_info import without_maker
 from ptxbench.core.version import VERSION
 from ptxbench.experiment.roofline.kernel import loop_counts
 from ptxbench.experiment.roofline.point import MeasuredPoint, open_folder
@@ -200,7 +201,7 @@ def _gpu_labels(reports: Sequence[RooflineReport]) -> list[str]:
     boards: dict[str, set[str]] = {}
     for gpu in gpus:
         boards.setdefault(gpu.title, set()).add(gpu.uuid_hash)
-    short = [gpu.title.removeprefix("NVIDIA ") for gpu in gpus]
+    short = [without_maker(gpu.title) for gpu in gpus]
     return [
         f"{name}, board {gpu.uuid_hash[:4]}" if len(boards[gpu.title]) > 1 else name
         for name, gpu in zip(short, gpus, strict=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from ptxbench.core.errors import InputError
 from ptxbench.experiment.roofline.kernel import IntensityKernel
-from ptxbench.experiment.roofline.kinds import KINDS, LEVELS, FlopKind, MemoryLevel
+from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS, FlopKind, MemoryLevel
 from ptxbench.storage.journal import Lines
 from ptxbench.storage.recording import ROOFLINE, RecordingFolder
 
 PURPOSE = ROOFLINE
 KERNELS = "kernels.jsonl"
-SLEEP, CHASE = "sleep", "chase"
+SLEEP = "sleep"
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class PointKernel:
 
     Attributes:
         name: Such as "f32-dram-0.125-random-132".
-        kind: Kind of its flops, `CHASE` of a pointer chase; "" for kernels that sleep or copy.
+        kind: Kind of its flops, that of `CHASE` for a pointer chase; "" for kernels that sleep or copy.
         level: Memory level that it loads from, such as "dram"; "" for kernels that sleep, or load nothing in
             their loop.
         pattern: Operand pattern.
@@ -62,7 +62,7 @@ class PointKernel:
     @property
     def chases(self) -> bool:
         """Whether it is a pointer chase: its loads give the addresses of the next, and it does no flop."""
-        return self.kind == CHASE
+        return self.kind == CHASE.name
 
     @property
     def is_regressed(self) -> bool:

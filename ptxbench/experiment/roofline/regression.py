@@ -129,12 +129,22 @@ def regression_point(point: MeasuredPoint, at_c: float, highest: float, sm_count
         extras=(
             ("counting", kernel.counting_instructions),
             ("mixing", kernel.mixing_instructions),
-            (SLOPE, (point.temperature_c - at_c) * point.time_s),
+            (SLOPE, _warmth(point, at_c)),
             (on_few(kernel.kind), -kernel.flops * _fewness(kernel)),
         ),
-        bandwidth_share=point.bytes_per_s / highest if kernel.level == DRAM else 0.0,
+        bandwidth_share=_bandwidth_share(point, highest),
         sms_share=kernel.sms / sm_count,
     )
+
+
+def _bandwidth_share(point: MeasuredPoint, highest: float) -> float:
+    """Return which part of the highest bandwidth from DRAM a kernel uses; 0 from other levels."""
+    return point.bytes_per_s / highest if point.kernel.level == DRAM else 0.0
+
+
+def _warmth(point: MeasuredPoint, at_c: float) -> float:
+    """Return by how much, and how long, a kernel was warmer than the temperature of all, K s."""
+    return (point.temperature_c - at_c) * point.time_s
 
 
 def as_chase(point: MeasuredPoint, fit: RooflineFit, at_c: float, highest: float, sm_count: int) -> Chase:
@@ -143,11 +153,11 @@ def as_chase(point: MeasuredPoint, fit: RooflineFit, at_c: float, highest: float
     others = {
         "constant": point.time_s,
         "counting": kernel.counting_instructions,
-        SLOPE: (point.temperature_c - at_c) * point.time_s,
+        SLOPE: _warmth(point, at_c),
     }
     if fit.third is not None:
-        used = point.bytes_per_s / highest if kernel.level == DRAM else 0.0
-        others[fit.third] = point.time_s * fit.third.share(used, kernel.sms / sm_count)
+        share = fit.third.share(_bandwidth_share(point, highest), kernel.sms / sm_count)
+        others[fit.third] = point.time_s * share
     intensity = IntensityKernel(CHASE, 0.0, LEVELS[kernel.level])
     array_bytes = kernel.sms * intensity.threads // WARP * intensity.range_bytes
     return Chase(

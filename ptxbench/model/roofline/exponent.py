@@ -16,15 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.core.distributions import f_tail, student_quantile
+from ptxbench.core.distributions import chi_square_tail, f_tail, student_quantile
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.model.roofline.fit import RooflineFit
 
 Floats = npt.NDArray[np.float64]
 
 FEWEST = 3
-# With so many degrees of freedom below, F is chi square over its own.
-_ENDLESS = 1e6
 
 
 @dataclass(frozen=True)
@@ -147,5 +145,5 @@ def joint_exponent(runs: Sequence[Estimate]) -> JointExponent:
     return JointExponent(
         value=float(weights @ values / weights.sum()),
         error=math.sqrt(1 / float(weights.sum()) + between),
-        alike=f_tail(spare, _ENDLESS, square / spare) if spare else math.nan,
+        alike=chi_square_tail(spare, square / spare) if spare else math.nan,
     )
