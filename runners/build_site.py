@@ -1,22 +1,26 @@
-"""Build the documentation as a site: put its pages together in .site/, then let Zensical make site/ of them.
+"""Build the documentation as a site: put its pages together, then let Zensical make HTML of them.
 
     python runners/build_site.py [--out site]
 
 Pages are those of docs/, and Markdown of other folders (`TAKEN`). Links between files of the repository
 become links between pages. The command line's reference is made from the program, and the tables and
-rooflines are pages of their own.
+rooflines are pages of their own. All of it happens in a folder of its own, so that builds at one time do not
+meet; what comes out is whole, with every link leading somewhere, or it is built again.
 """
 
 from __future__ import annotations
 
 import argparse
+import filecmp
+import html
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -36,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 CONFIG = "zensical.toml"
 # As in CONFIG.
-PAGES, SITE = ".site", "site"
+PAGES, SITE = "pages", "site"
 # What the site holds beside docs/, by path in the repository.
 TAKEN = (
     *("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
@@ -58,6 +62,10 @@ OPERATIONS_PAGE = "tables/operations.html"
 TABLES_FOLDER = ROOT / "ptxbench" / "tables"
 # Kinds of files that the site takes.
 _KINDS = {".md", ".png", ".svg", ".txt", ".js", ".css"}
+# On a busy machine Zensical was seen to end before all of its pages had all of their links.
+_TRIES = 3
+_ID = re.compile(r'\s(?:id|name)="([^"]*)"')
+_HREF = re.compile(r'<(?:a|img|link|script)\b[^>]*?\s(?:href|src)="([^"]*)"')
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 _COMMANDS = "<!-- commands -->\n"
@@ -74,42 +82,94 @@ _LANGUAGES = {
 
 
 def main() -> int:
-    """Put the pages together, and build; return the exit code."""
+    """Build the site; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / SITE, help="where to put the site (default: site)")
-    out = parser.parse_args().out
-    put_together(ROOT / PAGES)
-    built = subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", CONFIG],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    parser.add_argument(
+        "--rooflines", type=int, default=None, help="take only so many of each GPU (default: all; for tests)"
     )
-    if built.returncode:
-        print(built.stdout + built.stderr, file=sys.stderr)
-        return built.returncode
-    if out != ROOT / SITE:
-        shutil.copytree(ROOT / SITE, out, dirs_exist_ok=True)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ptxbench-site-") as folder:
+        said = build(Path(folder), arguments.rooflines)
+        if said:
+            print(said, file=sys.stderr)
+            return 1
+        shutil.rmtree(arguments.out, ignore_errors=True)
+        shutil.move(Path(folder) / SITE, arguments.out)
     return 0
 
 
-def put_together(folder: Path) -> None:
-    """Write every page and picture of the site into a folder, anew.
+def build(folder: Path, rooflines: int | None = None) -> str:
+    """Build the site in a folder, which has it as `site` then.
 
     Args:
-        folder: The folder; what is in it goes.
+        folder: An empty folder.
+        rooflines: So many of each GPU; None: all.
+
+    Returns:
+        What is wrong with it; "": nothing.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    put_together(folder / PAGES, rooflines)
+    shutil.copyfile(ROOT / CONFIG, folder / CONFIG)
+    (folder / "runners").symlink_to(ROOT / "runners")
+    said = ""
+    for _ in range(_TRIES):
+        done = subprocess.run(
+            [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", folder / CONFIG],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = (
+            done.stdout + done.stderr if done.returncode else "\n".join(faults(folder / PAGES, folder / SITE))
+        )
+        if not said:
+            break
+    return said
+
+
+def faults(pages: Path, site: Path) -> Iterator[str]:
+    """Yield what a site lacks: pages, files as they were, and targets of links.
+
+    Args:
+        pages: What the site was built of.
+        site: The site.
+    """
+    for path in (one for one in pages.rglob("*") if one.is_file()):
+        made = site / path.relative_to(pages)
+        if path.suffix == ".md":
+            page = made.with_name("index.html" if path.name == "README.md" else f"{path.stem}.html")
+            if not page.exists():
+                yield f"{path.relative_to(pages)}: no page was made of it"
+        elif not made.exists() or not filecmp.cmp(path, made, shallow=False):
+            yield f"{path.relative_to(pages)}: it was not copied"
+    texts = {page: page.read_text("utf-8") for page in site.rglob("*.html")}
+    ids = {page: {html.unescape(one) for one in _ID.findall(text)} for page, text in texts.items()}
+    for page, text in texts.items():
+        for link in map(html.unescape, _HREF.findall(text)):
+            file, _, anchor = link.partition("#")
+            # The page for what is not found has links from the root.
+            where = site / file[1:] if file.startswith("/") else page.parent / file
+            target = Path(os.path.normpath(where)) if file else page
+            if ":" in file or (target.is_dir() and not anchor):
+                continue
+            if not target.exists() or (anchor and target in ids and anchor not in ids[target]):
+                yield f"{page.relative_to(site)}: its link to {link} leads nowhere"
+
+
+def put_together(folder: Path, rooflines: int | None = None) -> None:
+    """Write every page and picture of the site into a folder.
+
+    Args:
+        folder: The folder, new or empty.
+        rooflines: So many of each GPU; None: all.
+    """
     files = {path.relative_to(DOCS).as_posix(): path for path in DOCS.rglob("*") if path.is_file()}
     files |= {name: ROOT / name for name in TAKEN}
-    files = {
-        name: path
-        for name, path in files.items()
-        if path.suffix in {".md", ".png", ".svg", ".txt", ".js", ".css"}
-    }
+    files = {name: path for name, path in files.items() if path.suffix in _KINDS}
     operations = render_operations([row for table in OPERATIONS for row in read_operations(table)])
-    made = _tables() | {ROOFLINE_PAGE: _rooflines(), OPERATIONS_PAGE: operations}
+    made = _tables() | {ROOFLINE_PAGE: _rooflines(rooflines), OPERATIONS_PAGE: operations}
     known = files.keys() | made.keys()
     for name, path in files.items():
         page = folder / name
@@ -242,9 +302,13 @@ def _report(name: str, folder: Path, stack: ExitStack) -> RunReport:
     return RunReport.of(atlas, kernels=run.kernels, trials=row_trials(run))
 
 
-def _rooflines() -> str:
-    """Return the page of all rooflines that are kept with their kernels, side by side."""
-    runs = sorted(run for folder in ROOFLINES for run in folder.iterdir() if (run / "kernels.zip").exists())
+def _rooflines(most: int | None) -> str:
+    """Return the page of the rooflines that are kept with their kernels, side by side."""
+    runs = [
+        run
+        for folder in ROOFLINES
+        for run in sorted(one for one in folder.iterdir() if (one / "kernels.zip").exists())[:most]
+    ]
     return render_rooflines([read_roofline(run, run.relative_to(ROOT).as_posix()) for run in runs])
 
 
