@@ -24,6 +24,12 @@ using Barrier = unsigned;  // its address in shared memory
 using Half = unsigned short;
 using Matrix = unsigned long long;  // how wgmma finds it in shared memory
 
+// How a bulk copy finds boxes of an array. It is a parameter: what the host copies to global memory may not be
+// seen by the copy engine before a fence.
+struct alignas(64) Map {
+  unsigned long long words[16];
+};
+
 __device__ __forceinline__ void init(Barrier barrier, unsigned arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
@@ -43,33 +49,33 @@ __device__ __forceinline__ void expect(Barrier barrier, unsigned bytes) {
                : "memory");
 }
 
-// Arrive at a barrier of a block of the cluster.
+// Arrive at a barrier of a block of the cluster. (`.release.cluster` would wait for all writes to memory.)
 __device__ __forceinline__ void arrive(Barrier barrier, unsigned block) {
   asm volatile(
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}\n" ::"r"(barrier), "r"(block) : "memory");
 }
 
-__device__ __forceinline__ void fetch_a(unsigned to, const void* map, Barrier full, int k, int m) {
+__device__ __forceinline__ void fetch_a(unsigned to, const Map& map, Barrier full, int k, int m) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4}], [%2];" ::"r"(to), "l"(map), "r"(full), "r"(k), "r"(m) : "memory");
+      " [%0], [%1, {%3, %4}], [%2];" ::"r"(to), "l"(&map), "r"(full), "r"(k), "r"(m) : "memory");
 }
 
 // B as chunks of 64 columns: column in a chunk, k, chunk.
-__device__ __forceinline__ void fetch_b(unsigned to, const void* map, Barrier full, int k, int chunk) {
+__device__ __forceinline__ void fetch_b(unsigned to, const Map& map, Barrier full, int k, int chunk) {
 #if CLUSTER > 1
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
       " [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
-      "l"(map), "r"(full), "r"(0), "r"(k), "r"(chunk), "h"((short)((1 << CLUSTER) - 1)) : "memory");
+      "l"(&map), "r"(full), "r"(0), "r"(k), "r"(chunk), "h"((short)((1 << CLUSTER) - 1)) : "memory");
 #else
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to), "l"(map), "r"(full), "r"(0), "r"(k), "r"(chunk)
+      " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to), "l"(&map), "r"(full), "r"(0), "r"(k), "r"(chunk)
       : "memory");
 #endif
 }
@@ -149,11 +155,10 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 #if CLUSTER > 1
     __cluster_dims__(CLUSTER, 1, 1)
 #endif
-        gemm(const void* map_a, const void* map_b, Half* c, int m, int n, int k) {
-  extern __shared__ __align__(1024) unsigned char tiles[];
-  __shared__ __align__(8) unsigned long long barriers[2 * STAGES];
-  unsigned base = (unsigned)__cvta_generic_to_shared(tiles);
-  Barrier full = (unsigned)__cvta_generic_to_shared(barriers), empty = full + 8 * STAGES;
+        gemm(const __grid_constant__ Map map_a, const __grid_constant__ Map map_b, Half* c, int m, int n, int k) {
+  extern __shared__ __align__(1024) unsigned char stripes_and_barriers[];
+  unsigned base = (unsigned)__cvta_generic_to_shared(stripes_and_barriers);
+  Barrier full = base + STAGES * STAGE_BYTES, empty = full + 8 * STAGES;
   int group = threadIdx.x / 128, in_group = threadIdx.x % 128;
   unsigned rank = 0;
 #if CLUSTER > 1

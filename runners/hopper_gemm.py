@@ -2,10 +2,9 @@
 
     python runners/hopper_gemm.py --gpu 0 --out hopper_gemm.json
 
-Needs an H100 or H200, nvcc, PyTorch and CuPy. hopper_gemm.cu is built with blocks alone and in pairs that
+Needs an H100 or H200, nvcc and PyTorch. hopper_gemm.cu is built with blocks alone and in pairs that
 share B, and with two orders of tiles. Of each size all are compared with torch.matmul on fresh inputs, and
 called in rounds with it, in random order, until clock and power have settled. Two sizes take two minutes.
-It does not work yet: on an H200 its first launch ended with a misaligned address.
 With --once under ncu, `ptxbench estimate gemm --ncu FILE --against NAME` sets the parts side by side.
 """
 
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from ptxbench.core.errors import PtxbenchError
-from ptxbench.core.toolchain import tool_folder
 from ptxbench.storage.atomic import write_text
 from ptxbench.tune.source import variant_source
 from ptxbench.tune.spec import Source
@@ -33,7 +31,8 @@ TILE_M, TILE_N, TILE_K, THREADS = 128, 256, 64, 384
 # Of cuda.h: CU_TENSOR_MAP_...
 _FLOAT16, _NOT_INTERLEAVED, _SWIZZLE_128B, _L2_PROMOTION_256B, _FILL_ZERO = 6, 0, 3, 3, 0
 _ROW_BYTES, _STAGES = 128, 4
-SHARED_BYTES = _STAGES * (TILE_M + TILE_N) * _ROW_BYTES
+_DYNAMIC_SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+SHARED_BYTES = _STAGES * ((TILE_M + TILE_N) * _ROW_BYTES + 16)  # with two barriers a stripe
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ FORMS = tuple(Form(cluster, group) for cluster in (1, 2) for group in (8, 16))
 
 @cache
 def tensor_map(address: int, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]) -> Any:
-    """Return how the copy engine finds boxes of an array of f16, swizzled by 128 bytes, on the device.
+    """Return how the copy engine finds boxes of an array of f16, swizzled by 128 bytes.
 
     Args:
         address: Of the array.
@@ -79,13 +78,13 @@ def tensor_map(address: int, shape: tuple[int, ...], strides: tuple[int, ...], b
         strides: Bytes from one to the next of each dimension but the first.
         box: Elements of a box.
     """
-    import cupy
-
     words = (ctypes.c_uint64 * 24)()
-    skipped = -ctypes.addressof(words) % 64 // 8  # a map begins at a multiple of 64 bytes
+    skipped = -ctypes.addressof(words) % 64  # a map begins at a multiple of 64 bytes
     rank = len(shape)
-    error = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
-        ctypes.byref(words, 8 * skipped),
+    found = (ctypes.c_uint64 * 16).from_buffer(words, skipped)
+    _call(
+        "cuTensorMapEncodeTiled",
+        found,
         _FLOAT16,
         rank,
         ctypes.c_void_p(address),
@@ -98,22 +97,31 @@ def tensor_map(address: int, shape: tuple[int, ...], strides: tuple[int, ...], b
         _L2_PROMOTION_256B,
         _FILL_ZERO,
     )
+    return found
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _call(name: str, *arguments: Any) -> None:
+    """Call the driver, which torch has made ready for this thread."""
+    error = getattr(_driver(), name)(*arguments)
     if error:
-        raise PtxbenchError(f"a tensor map of {shape} cannot be made: error {error} of the driver")
-    return cupy.asarray(words[skipped : skipped + 16], dtype=cupy.uint64)
+        raise PtxbenchError(f"{name} fails: error {error} of the driver")
 
 
 def loaded(form: Form) -> Callable[[Any, Any], Any]:
     """Return the product of two tensors by a form of the kernel."""
-    import cupy
-    import numpy as np
     import torch
 
-    with tool_folder() as folder:
-        (folder / "gemm.cubin").write_bytes(form.cubin)
-        kernel = cupy.RawModule(path=str(folder / "gemm.cubin")).get_function("gemm")
-    kernel.max_dynamic_shared_size_bytes = SHARED_BYTES
-    multiprocessors = int(cupy.cuda.Device().attributes["MultiProcessorCount"])
+    multiprocessors = torch.cuda.get_device_properties().multi_processor_count
+    torch.cuda.synchronize()
+    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    _call("cuModuleLoadData", ctypes.byref(module), form.cubin)
+    _call("cuModuleGetFunction", ctypes.byref(kernel), module, b"gemm")
+    _call("cuFuncSetAttribute", kernel, _DYNAMIC_SHARED_BYTES, SHARED_BYTES)
     blocks = multiprocessors // form.cluster * form.cluster
     results: dict[tuple[int, int], Any] = {}
 
@@ -122,16 +130,16 @@ def loaded(form: Form) -> Callable[[Any, Any], Any]:
         c = results.get((m, n))
         if c is None:
             c = results[m, n] = torch.empty((m, n), dtype=torch.float16, device=a.device)
-        map_a = tensor_map(a.data_ptr(), (k, m), (2 * k,), (TILE_K, TILE_M))
         chunks = TILE_N // 64 // form.cluster
-        map_b = tensor_map(b.data_ptr(), (64, k, n // 64), (2 * n, 128), (64, TILE_K, chunks))
-        sizes = [np.int32(one) for one in (m, n, k)]
-        kernel(
-            (blocks,),
-            (THREADS,),
-            (map_a, map_b, np.uint64(c.data_ptr()), *sizes),
-            shared_mem=SHARED_BYTES,
+        values = (
+            tensor_map(a.data_ptr(), (k, m), (2 * k,), (TILE_K, TILE_M)),
+            tensor_map(b.data_ptr(), (64, k, n // 64), (2 * n, 128), (64, TILE_K, chunks)),
+            ctypes.c_void_p(c.data_ptr()),
+            *map(ctypes.c_int, (m, n, k)),
         )
+        arguments = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        _call("cuLaunchKernel", kernel, blocks, 1, 1, THREADS, 1, 1, SHARED_BYTES, stream, arguments, None)
         return c
 
     product.__name__ = form.name
@@ -169,17 +177,16 @@ def main() -> int:
     if wrong is not None:
         parser.error(f"--size {wrong}: tiles divide multiples of {2 * TILE_N} alone")
     try:
-        import cupy
         import torch
 
         torch.cuda.set_device(options.gpu)
-        cupy.cuda.Device(options.gpu).use()
         products = [loaded(form) for form in FORMS]
         if options.once:
             a, b = (torch.randn((sizes[0], sizes[0]), dtype=torch.float16, device="cuda") for _ in range(2))
             for product in (torch.matmul, *products):
+                print(f"{product.__name__}: {a.shape[0]} cubed", flush=True)
                 product(a, b)
-            torch.cuda.synchronize()
+                torch.cuda.synchronize()
             return 0
         found = [measure(size, options.seconds, products) for size in sizes]
     except (ImportError, PtxbenchError) as error:

@@ -22,7 +22,6 @@ def test_a_size_that_tiles_do_not_divide_is_refused_before_a_gpu_is_asked(monkey
 @pytest.mark.gpu
 def test_each_form_gives_what_torch_gives():
     torch = pytest.importorskip("torch")
-    pytest.importorskip("cupy")
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("wgmma needs an H100 or H200")
     runner = runpy.run_path(str(RUNNER))
