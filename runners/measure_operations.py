@@ -3,6 +3,7 @@
     python runners/measure_operations.py --gpu 0 --out runs/operations
     python runners/measure_operations.py --gpu 0 --out runs/operations --most-s 560      # and go on later
     python runners/measure_operations.py --gpu 1 --out runs/operations-1 --part 1/2      # every second one
+    python runners/measure_operations.py --gpu 1 --out runs/more --without runs/operations  # what it lacks
     python runners/measure_operations.py --list
 
 Needs PyTorch. Each operation of `ptxbench.catalogue.operations.used_shapes` is called back to back in three
@@ -35,7 +36,13 @@ from ptxbench.experiment.calls.rounds import RoundSettings
 from ptxbench.storage.folder_kind import Kind
 from ptxbench.storage.journal import Lines
 from ptxbench.storage.manifest import new_manifest, write_manifest
-from ptxbench.storage.operations_file import OPERATIONS_FILE, OperationRow, write_operations
+from ptxbench.storage.operations_file import (
+    OPERATIONS_FILE,
+    OperationRow,
+    read_operations,
+    write_operations,
+)
+from ptxbench.storage.shipped import find_table
 
 JOURNAL = "operations.jsonl"
 # At the power limit a window of 4 s follows the first one; below it three short ones are enough.
@@ -89,9 +96,12 @@ def main() -> int:
     )
     parser.add_argument("--most-s", type=float, default=math.inf, help="stop after so many seconds")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N parts of them")
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="TABLE", help="leave out what it has a number of"
+    )
     parser.add_argument("--list", action="store_true", help="print the operations and measure nothing")
     arguments = parser.parse_args()
-    operations = part_of(chosen(arguments.only), arguments.part)
+    operations = part_of(lacking(chosen(arguments.only), arguments.without), arguments.part)
     if arguments.list:
         print("\n".join(map(str, operations)))
         return 0
@@ -128,6 +138,13 @@ def chosen(only: Sequence[str]) -> tuple[Operation, ...]:
     if unknown:
         raise InputError(f"no operation is called {sorted(unknown)[0]!r}; --list names them all")
     return tuple(dict.fromkeys([*found, *(one for one in used_shapes() if one.op in kinds)]))
+
+
+def lacking(operations: Sequence[Operation], tables: Sequence[str]) -> tuple[Operation, ...]:
+    """Return the operations of which no table has a number."""
+    rows = (row for table in tables for row in read_operations(find_table(table)))
+    known = {row.operation for row in rows if row.valid}
+    return tuple(one for one in operations if one not in known)
 
 
 def part_of(operations: Sequence[Operation], part: str) -> tuple[Operation, ...]:
@@ -301,11 +318,13 @@ def torch_call(operation: Operation) -> Callable[[], object]:
         "add": lambda: torch.add(x, y, out=out),
         "mul": lambda: torch.mul(x, y, out=out),
         "gelu": lambda: functional.gelu(x),
-        "silu_mul": torch.compile(lambda: functional.silu(x) * y),
+        "silu_mul": lambda: functional.silu(x) * y,
         "sum": lambda: torch.sum(x, dim=-1),
         "copy": lambda: out.copy_(x),
     }
-    return calls[operation.op]
+    call = calls[operation.op]
+    # As one kernel, which is what models run.
+    return torch.compile(call) if operation.op == "silu_mul" else call
 
 
 def _torch_gemm(torch: Any, operation: Operation, some: Callable[..., Any]) -> Callable[[], object]:
