@@ -1,7 +1,7 @@
 """Join measured tables of operations: what comes with ptxbench, how boards repeat, and a public table beside.
 
     python runners/join_operations.py ship                      # results/*/operations-* to ptxbench/tables
-    python runners/join_operations.py repeat                    # prints how boards of one GPU agree
+    python runners/join_operations.py repeat                    # prints how boards agree, and intervals hold
     python runners/join_operations.py beside gemm_perf.parquet  # prints rows of aiconfigurator beside ours
 
 `beside` takes a table of bf16 products of aiconfigurator's H200 collection (ai-dynamo/aiconfigurator,
@@ -25,9 +25,10 @@ from page_blocks import table
 from ptxbench.audit.audit import AuditOptions, audit
 from ptxbench.audit.claim import State, Verdict
 from ptxbench.catalogue.operations import Operation
-from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.distributions import student_quantile
+from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import without_maker
-from ptxbench.model.operation_cost import OperationCost, measured_costs
+from ptxbench.model.operation_cost import OperationCost, measured_costs, operation_costs
 from ptxbench.storage.operations_file import (
     SHIPPED_FILE,
     OperationRow,
@@ -40,6 +41,10 @@ RESULTS = Path(__file__).parents[1] / "results"
 _SPAN_MS = (0.03, 3.0)
 # Boards differ by less than this in the time of a call.
 _CLEARLY = 0.1
+# A call of so many ms is long for the host that launches it.
+_LONG_MS = 2.0
+# Of fewer common operations two boards say little of each other.
+_LEAST_COMMON = 10
 
 
 @dataclass(frozen=True)
@@ -49,18 +54,22 @@ class Agreement:
     Attributes:
         device: Name of the GPU.
         boards: Hashes of the two.
-        factor: Median ratio of the second's energies to the first's.
-        ratios: Each ratio over that factor, as a logarithm.
-        raw: Share of pairs whose energies differ by no more than both intervals allow.
-        within: The same, apart from the factor.
+        pairs: Rows of both for each operation.
     """
 
     device: str
     boards: tuple[str, str]
-    factor: float
-    ratios: tuple[float, ...]
-    raw: float
-    within: float
+    pairs: tuple[tuple[OperationRow, OperationRow], ...]
+
+    @property
+    def logs(self) -> list[float]:
+        """Logarithm of the ratio of each pair's energies, the second's to the first's."""
+        return [math.log(b.energy_j / a.energy_j) for a, b in self.pairs]
+
+    @property
+    def factor(self) -> float:
+        """Their median."""
+        return median(self.logs)
 
 
 def main() -> int:
@@ -74,9 +83,9 @@ def main() -> int:
             if rows := shipped_rows(kept_rows(folder.name)):
                 write_operations(folder / SHIPPED_FILE, rows)
     elif arguments.what == "repeat":
-        print(
-            repeat_table([one for folder in SHIPPED.values() for one in agreements(kept_rows(folder.name))])
-        )
+        kept = [kept_rows(folder.name) for folder in SHIPPED.values()]
+        print(repeat_tables(agreements([row for rows in kept for row in rows])))
+        print(between_text([row for rows in kept for row in shipped_rows(rows)]))
     else:
         print(beside_table(arguments.file, kept_rows(SHIPPED["h200"].name)))
     return 0
@@ -105,59 +114,152 @@ def _did_not_wait(call: OperationRow, graph_ms: float | None) -> bool:
     return graph_ms is None or (call.valid and call.latency_ms < (1 - _CLEARLY) * graph_ms)
 
 
-def agreements(rows: Sequence[OperationRow]) -> Iterator[Agreement]:
-    """Yield how each two boards agree that have operations in common."""
-    boards: dict[str, dict[Operation, OperationRow]] = {}
+def agreements(rows: Sequence[OperationRow]) -> tuple[Agreement, ...]:
+    """Return how each two boards of one GPU agree that have enough operations in common."""
+    devices: dict[str, dict[str, dict[Operation, OperationRow]]] = {}
     for row in rows:
-        if row.valid:
-            boards.setdefault(row.board, {})[row.operation] = row
-    for one, other in combinations(boards, 2):
-        pairs = [(row, boards[other][key]) for key, row in boards[one].items() if key in boards[other]]
-        if not pairs:
+        # One that was launched by itself, and is short, may have waited for the host.
+        if row.valid and (row.launched != "call" or row.latency_ms > _LONG_MS):
+            devices.setdefault(row.device, {}).setdefault(row.board, {})[row.operation] = row
+    found = (
+        Agreement(
+            device, (one, other), tuple((row, second[key]) for key, row in first.items() if key in second)
+        )
+        for device, boards in devices.items()
+        for (one, first), (other, second) in combinations(boards.items(), 2)
+    )
+    return tuple(one for one in found if len(one.pairs) >= _LEAST_COMMON)
+
+
+def board_half(found: Sequence[Agreement]) -> float:
+    """Return the relative half-width that a board's interval lacks to hold a further board's energy.
+
+    It is the 95th percentile of sqrt(max(d^2 - u^2, 0) / 2) over all pairs (d is the logarithm of the ratio,
+    u has both own half-widths), times t over the normal quantile: few boards tell it.
+
+    Raises:
+        InputError: There are no two boards.
+    """
+    lacking = [_lacking(*pair) for one in found for pair in one.pairs]
+    if not lacking:
+        raise InputError("no two boards of one GPU have enough operations in common")
+    devices = {(one.device, board) for one in found for board in one.boards}
+    freedom = len(devices) - len({device for device, _ in devices})
+    return _quantile(lacking, 0.95) * student_quantile(freedom) / student_quantile(math.inf)
+
+
+def _lacking(one: OperationRow, other: OperationRow) -> float:
+    apart = math.log(other.energy_j / one.energy_j) ** 2
+    return math.sqrt(max(apart - one.relative_half**2 - other.relative_half**2, 0.0) / 2)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A board beside what the others say of it.
+
+    Attributes:
+        device: Name of the GPU.
+        board: The board that is left out.
+        half: The term that the others tell.
+        alone: Shares of pairs with one other board that its interval holds, without the term and with it.
+        mean: Shares of operations that the interval of the mean of all others holds, in the same way.
+        operations: How many those are.
+    """
+
+    device: str
+    board: str
+    half: float
+    alone: tuple[float, float]
+    mean: tuple[float, float]
+    operations: int
+
+
+def left_out(found: Sequence[Agreement]) -> Iterator[LeftOut]:
+    """Yield how each board's energies are held by intervals that others alone tell."""
+    for device, board in dict.fromkeys((one.device, board) for one in found for board in one.boards):
+        others = [one for one in found if board not in one.boards]
+        mine = [one for one in found if board in one.boards]
+        if not others:
             continue
-        logs = [math.log(b.energy_j / a.energy_j) for a, b in pairs]
-        allowed = [math.hypot(_half(a), _half(b)) for a, b in pairs]
-        factor = median(logs)
-        beside = tuple(log - factor for log in logs)
-        yield Agreement(
-            pairs[0][0].device,
-            (one, other),
-            math.exp(factor),
-            beside,
-            _share(logs, allowed),
-            _share(beside, allowed),
+        half = board_half(others)
+        pairs = [pair if one.boards[1] == board else pair[::-1] for one in mine for pair in one.pairs]
+        theirs: dict[Operation, list[OperationRow]] = {}
+        own = {row.operation: row for _, row in pairs}
+        for other, row in pairs:
+            theirs.setdefault(row.operation, []).append(other)
+        yield LeftOut(
+            device,
+            board,
+            half,
+            _held([([other], row) for other, row in pairs], half),
+            _held([(rows, own[key]) for key, rows in theirs.items()], half),
+            len(own),
         )
 
 
-def _half(row: OperationRow) -> float:
-    return (row.ci_high_j - row.ci_low_j) / 2 / row.energy_j
+def _held(cases: Sequence[tuple[list[OperationRow], OperationRow]], half: float) -> tuple[float, float]:
+    """Return the share of rows that the interval of others holds, without a term and with it."""
+
+    def share(term: float) -> float:
+        costs = ((measured_costs(others, term)[0], row.energy_j) for others, row in cases)
+        return sum(cost.low_j <= energy_j <= cost.high_j for cost, energy_j in costs) / len(cases)
+
+    return share(0.0), share(half)
 
 
-def _share(logs: Sequence[float], allowed: Sequence[float]) -> float:
-    return sum(abs(log) <= most for log, most in zip(logs, allowed, strict=True)) / len(logs)
-
-
-def repeat_table(found: Sequence[Agreement]) -> str:
-    """Return how boards agree, in Markdown."""
-    head = (
-        *("GPU", "boards", "operations", "factor", "differ beside it, median", "95%"),
-        *("within both intervals", "beside the factor"),
-    )
-    return table(
-        head,
+def repeat_tables(found: Sequence[Agreement]) -> str:
+    """Return how boards agree, and how intervals hold a board that they were not made from, in Markdown."""
+    pairs = (
         (
-            (
-                without_maker(one.device),
-                " and ".join(board[:4] for board in one.boards),
-                str(len(one.ratios)),
-                f"{one.factor:.3f}",
-                *(f"{_quantile([abs(log) for log in one.ratios], share):.2%}" for share in (0.5, 0.95)),
-                f"{one.raw:.0%}",
-                f"{one.within:.0%}",
-            )
-            for one in found
-        ),
-        left=2,
+            without_maker(one.device),
+            " and ".join(board[:4] for board in one.boards),
+            str(len(one.pairs)),
+            f"{math.exp(one.factor):.3f}",
+            *(f"{_quantile([abs(log) for log in one.logs], share):.2%}" for share in (0.5, 0.95)),
+        )
+        for one in found
+    )
+    judged = (
+        (
+            without_maker(one.device),
+            one.board[:4],
+            f"± {one.half:.1%}",
+            str(one.operations),
+            *(f"{share:.0%}" for share in (*one.alone, *one.mean)),
+        )
+        for one in left_out(found)
+    )
+    return "\n".join(
+        (
+            table(("GPU", "boards", "operations", "factor", "differ by, median", "95%"), pairs, left=2),
+            table(
+                (
+                    *("GPU", "left out", "term of the others", "operations"),
+                    *("one board holds, before", "with it", "mean of all holds, before", "with it"),
+                ),
+                judged,
+                left=2,
+            ),
+            f"the term of all boards is {board_half(found):.1%}",
+        )
+    )
+
+
+def between_text(rows: Sequence[OperationRow]) -> str:
+    """Say how well the rest of a table tells each of its operations."""
+    known = [cost for cost in measured_costs(rows) if cost.boards]
+    held, off, wide = [], [], []
+    for cost in known:
+        rest = [row for row in rows if row.device == cost.device and row.operation != cost.operation]
+        for told in operation_costs(rest, cost.operation):
+            if math.isfinite(told.energy_j):
+                held.append(told.low_j <= cost.energy_j <= told.high_j)
+                off.append(abs(told.energy_j / cost.energy_j - 1))
+                wide.append(told.high_j / told.energy_j - 1)
+    return (
+        f"between rows: of {len(known)} operations the rest tells {len(held)}, its interval holds"
+        f" {sum(held) / max(len(held), 1):.0%}; off by {median(off or [math.nan]):.1%} at the median,"
+        f" with an interval of {median(wide or [math.nan]):+.0%}"
     )
 
 

@@ -1,10 +1,13 @@
 """What an operation costs by a table of operations: its rows, or what its neighbours tell.
 
-Rows of several boards of a GPU are one: their mean, and an interval that holds those of all.
+Rows of several boards of a GPU are one: their mean, and the 95% interval of what a further board takes. It
+has the own intervals of the rows, what a further board differs by (`BOARD_HALF`), and the same over the
+root of n for the mean of n boards, in quadrature. It holds the intervals of the boards themselves.
 Between rows of one kind and type the logarithm of the energy is taken to be linear in the logarithms of its
 flops and bytes, near the operation: weighted least squares on the nearest rows, by the distance of the shapes
 in powers of two. The interval is that of a prediction (t distribution), with the scatter of the rows about
-the fit, each left out in turn, and never narrower than a row's own. Beyond the rows there is no number.
+the fit, each left out in turn, and never narrower than a row's own. Beyond the rows there is no number, nor
+where it is not known within a factor of three.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from ptxbench.core.distributions import student_quantile
 from ptxbench.sensors.trace import Float64s
 from ptxbench.storage.operations_file import OperationRow
 
+# By how much a run on one board is beside the mean of such boards, as a relative half-width that holds 95%:
+# fitted and judged by `runners/join_operations.py repeat` (docs/howto/operations.md).
+BOARD_HALF = 0.034
 _NEIGHBOURS = 12
 _LEAST_ROWS = 5
 # Distance, in powers of two, within which a neighbour counts about fully.
@@ -29,8 +35,10 @@ _NEAR = 1.0
 _BEYOND = 1e-6
 # A call of PyTorch takes the host some 10 to 20 us.
 _HOST_MS = 0.03
-# Shapes of one dimension have bytes that go with their flops.
-_SINGULAR = 1e-9
+# Bytes go with flops where shapes have one dimension, and nearly so where a matrix is a vector.
+_SINGULAR = 1e-2
+# An interval of a factor of three either way says nothing.
+_VAGUE = math.log(3)
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ class OperationCost:
         operation: The operation.
         device: Name of the GPU.
         energy_j: Energy of a call, J; NaN where it is not known.
-        low_j: Low end of its 95% interval.
+        low_j: Low end of the 95% interval of what it takes on a further board of this kind.
         high_j: High end.
         time_s: Time of a call, s.
         clock_mhz: Mean SM clock; NaN where it is worked out from others.
@@ -82,12 +90,17 @@ def operation_costs(rows: Sequence[OperationRow], operation: Operation) -> tuple
     return tuple(_cost([one for one in known if one.device == name], operation, name) for name in devices)
 
 
-def measured_costs(rows: Iterable[OperationRow]) -> tuple[OperationCost, ...]:
-    """Return what each operation of a table costs on each kind of GPU, by all boards of it."""
+def measured_costs(rows: Iterable[OperationRow], board_half: float = BOARD_HALF) -> tuple[OperationCost, ...]:
+    """Return what each operation of a table costs on each kind of GPU, by all boards of it.
+
+    Args:
+        rows: The table.
+        board_half: Relative half-width of what a board differs by from others.
+    """
     groups: dict[tuple[str, str, str, str], list[OperationRow]] = {}
     for row in rows:
         groups.setdefault((row.op_name, row.gemm_dtype, row.shape, row.device), []).append(row)
-    return tuple(map(_measured, groups.values()))
+    return tuple(_measured(group, board_half) for group in groups.values())
 
 
 def _cost(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
@@ -104,22 +117,25 @@ def _cost(known: Sequence[OperationCost], operation: Operation, device: str) -> 
     return _interpolated(usable, np.linalg.norm(shapes - at, axis=1), operation, device)
 
 
-def _measured(rows: Sequence[OperationRow]) -> OperationCost:
+def _measured(rows: Sequence[OperationRow], board_half: float) -> OperationCost:
     """Return what the boards of a GPU tell together; without a valid row there is no number."""
     valid = [row for row in rows if row.valid and row.energy_j > 0 and row.latency_ms > 0]
     operation, device = rows[0].operation, rows[0].device
     if not valid:
         return _unknown(operation, device, rows[0].reason or "its row is not valid")
+    energy_j, boards = fmean(row.energy_j for row in valid), len({row.board for row in valid})
+    own = math.hypot(*(row.relative_half for row in valid)) / len(valid)
+    half = math.hypot(own, board_half * math.sqrt(1 + 1 / boards))
     return OperationCost(
         operation,
         device,
-        fmean(row.energy_j for row in valid),
-        min(row.ci_low_j for row in valid),
-        max(row.ci_high_j for row in valid),
+        energy_j,
+        min(energy_j * (1 - half), *(row.ci_low_j for row in valid)),
+        max(energy_j * (1 + half), *(row.ci_high_j for row in valid)),
         fmean(row.latency_ms for row in valid) / 1e3,
         fmean(row.clock_mhz for row in valid),
         "measured",
-        len({row.board for row in valid}),
+        boards,
         any(row.capped for row in valid),
         any(row.launched == "call" and row.latency_ms < _HOST_MS for row in valid),
     )
@@ -131,12 +147,12 @@ def _interpolated(
     nearest = np.argsort(distance, kind="stable")[:_NEIGHBOURS]
     chosen = [known[i] for i in nearest]
     weight = 1 / (1 + (distance[nearest] / _NEAR) ** 2)
-    design = np.array([_terms(one.operation) for one in chosen])
+    terms = np.array([_terms(one.operation) for one in chosen])
     energy = np.log([one.energy_j for one in chosen])
     at = np.array(_terms(operation))
-    value, spread = _predict(design, energy, weight, at)
+    value, spread = _predict(terms - at, energy, weight)
     left_out = [
-        energy[i] - _predict(design[keep], energy[keep], weight[keep], design[i])[0]
+        energy[i] - _predict(terms[keep] - terms[i], energy[keep], weight[keep])[0]
         for i in range(len(chosen))
         for keep in [np.arange(len(chosen)) != i]
     ]
@@ -144,7 +160,9 @@ def _interpolated(
     scatter = math.sqrt(float(np.average(np.square(left_out), weights=weight)))
     own = max(math.log(one.high_j / one.energy_j) for one in chosen)
     half = max(student_quantile(len(chosen) - 1) * max(scatter, spread), own)
-    time_s = math.exp(_predict(design, np.log([one.time_s for one in chosen]), weight, at)[0])
+    if half > _VAGUE:
+        return _unknown(operation, device, "the rows nearest to it tell it to no factor of three")
+    time_s = math.exp(_predict(terms - at, np.log([one.time_s for one in chosen]), weight)[0])
     energy_j = math.exp(value)
     near = ", ".join(one.operation.shape_text for one in chosen[:2])
     return OperationCost(
@@ -161,19 +179,26 @@ def _interpolated(
     )
 
 
-def _predict(design: Float64s, value: Float64s, weight: Float64s, at: Float64s) -> tuple[float, float]:
-    """Return a weighted least-squares prediction, and the standard error that the rows' scatter gives it."""
+def _predict(beside: Float64s, value: Float64s, weight: Float64s) -> tuple[float, float]:
+    """Return a weighted least-squares prediction, and the standard error that the rows' scatter gives it.
+
+    Args:
+        beside: Terms of the rows less those of what is predicted.
+        value: What the rows have.
+        weight: Of each row.
+    """
     root = np.sqrt(weight)[:, None]
+    design = np.column_stack([np.ones(len(value)), beside])
     inverse = np.linalg.pinv(design * root, rcond=_SINGULAR)
     found = inverse @ (value * root[:, 0])
     rest = (value - design @ found) * root[:, 0]
     freedom = max(len(value) - design.shape[1], 1)
     sd = math.sqrt(float(rest @ rest) / freedom)
-    return float(at @ found), sd * math.sqrt(1 + float(np.square(at @ inverse).sum()))
+    return float(found[0]), sd * math.sqrt(1 + float(np.square(inverse[0]).sum()))
 
 
 def _terms(operation: Operation) -> list[float]:
-    return [1.0, math.log(max(operation.flops, 1.0)), math.log(operation.bytes_moved)]
+    return [math.log(max(operation.flops, 1.0)), math.log(operation.bytes_moved)]
 
 
 def _unknown(operation: Operation, device: str, why: str) -> OperationCost:

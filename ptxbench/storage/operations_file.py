@@ -84,6 +84,11 @@ class OperationRow:
         """Which operation it is of."""
         return Operation(self.op_name, self.gemm_dtype, tuple(map(int, self.shape.split("x"))))
 
+    @property
+    def relative_half(self) -> float:
+        """Half-width of its own interval, relative."""
+        return (self.ci_high_j - self.ci_low_j) / 2 / self.energy_j
+
 
 # Names that others gave these columns.
 _THEIRS = {"latency_ms": "latency", "power_w": "power", "power_limit_w": "power_limit"}

@@ -11,7 +11,7 @@ from fakes.operations import operation_energy_j, operation_row
 from ptxbench.audit.readers import read_contents
 from ptxbench.catalogue.operations import KINDS, Operation, parse_operation, used_shapes
 from ptxbench.core.errors import InputError
-from ptxbench.model.operation_cost import operation_costs
+from ptxbench.model.operation_cost import BOARD_HALF, operation_costs
 from ptxbench.storage.operations_file import OperationRow, read_operations, write_operations
 
 
@@ -115,7 +115,11 @@ def test_a_measured_row_is_itself(rows):
     (found,) = operation_costs(rows, operation)
     assert found.how == "measured"
     assert found.energy_j == rows[7].energy_j
-    assert (found.low_j, found.high_j) == (rows[7].ci_low_j, rows[7].ci_high_j)
+    # Its own interval of 1%, its board and a further one.
+    half = math.hypot(0.01, math.sqrt(2) * BOARD_HALF)
+    assert (found.low_j, found.high_j) == pytest.approx(
+        (found.energy_j * (1 - half), found.energy_j * (1 + half))
+    )
 
 
 def test_between_rows_intervals_hold_the_truth():
@@ -159,6 +163,14 @@ def test_beyond_the_rows_there_is_no_number(rows, text, words):
     assert words in found.how
 
 
+def test_rows_that_scatter_by_more_than_a_factor_of_three_give_no_number():
+    shapes = [one for one in used_shapes() if (one.op, one.dtype) == ("gemm", "bf16")]
+    wild = [operation_row(one, noise=9.0 * (number % 2)) for number, one in enumerate(shapes)]
+    (found,) = operation_costs(wild, Operation("gemm", "bf16", (2000, 4000, 4000)))
+    assert math.isnan(found.energy_j)
+    assert "no factor of three" in found.how
+
+
 def test_a_row_that_is_not_valid_gives_no_number(rows):
     bad = [replace(one, valid=False, reason="not settled") for one in rows]
     (found,) = operation_costs(bad, bad[0].operation)
@@ -173,7 +185,11 @@ def test_boards_of_a_gpu_are_one_number_whose_interval_holds_all(rows):
     (found,) = operation_costs([*rows, *other], rows[3].operation)
     assert found.boards == 2
     assert found.energy_j == pytest.approx(1.05 * rows[3].energy_j)
-    assert (found.low_j, found.high_j) == (rows[3].ci_low_j, pytest.approx(1.2 * rows[3].energy_j))
+    assert found.high_j == pytest.approx(1.2 * rows[3].energy_j)
+    # Boards that agree tell more than one.
+    alike = [*rows, *(replace(one, board="cd") for one in rows)]
+    ((one,), (two,)) = (operation_costs(some, rows[3].operation) for some in (rows, alike))
+    assert one.low_j < two.low_j < rows[3].ci_low_j
 
 
 def test_a_short_call_that_was_launched_by_itself_may_have_waited():

@@ -1,5 +1,6 @@
 """Tables of operations of several boards: how they agree, and a public table beside them."""
 
+import math
 from dataclasses import replace
 
 import pyarrow as pa
@@ -8,7 +9,10 @@ import pytest
 from fakes.operations import operation_row
 from fakes.script import load_script
 
-from ptxbench.catalogue.operations import Operation
+from ptxbench.catalogue.operations import Operation, used_shapes
+from ptxbench.core.errors import InputError
+from ptxbench.model.operation_cost import BOARD_HALF
+from ptxbench.storage.shipped import SHIPPED
 
 SHAPES = [Operation("gemm", "bf16", (size, size, size)) for size in (1024, 2048, 4096, 8192, 16384)]
 
@@ -18,16 +22,39 @@ def runner():
     return load_script("runners/join_operations.py")
 
 
+def of_boards(factors, **changes):
+    shapes = used_shapes()[:40]
+    return [
+        operation_row(one, noise=noise, board=board, **{"launched": "graph of 9", **changes})
+        for board, noise in factors.items()
+        for one in shapes
+    ]
+
+
 def test_boards_agree_apart_from_one_factor(runner):
-    first = [operation_row(one) for one in SHAPES]
-    second = [operation_row(one, noise=0.05, board="cd") for one in SHAPES]
-    off = replace(second[0], energy_j=1.1 * second[0].energy_j)
-    (found,) = runner.agreements([*first, off, *second[1:]])
+    (found,) = runner.agreements(of_boards({"ab": 0, "cd": 0.05}))
     assert found.boards == ("ab", "cd")
-    assert found.factor == pytest.approx(1.05, rel=1e-6)
-    assert (found.raw, found.within) == (0.0, 0.8)
-    # What is not valid, and a board by itself, says nothing.
-    assert list(runner.agreements(first + [replace(one, valid=False) for one in second])) == []
+    assert math.exp(found.factor) == pytest.approx(1.05, rel=1e-6)
+    # What is not valid, and what may have waited for the host, says nothing.
+    for changes in ({"valid": False}, {"launched": "call", "latency_ms": 0.1}):
+        assert runner.agreements(of_boards({"ab": 0, "cd": 0.05}, **changes)) == ()
+
+
+def test_a_term_for_boards_makes_intervals_hold_a_board_that_is_left_out(runner):
+    found = runner.agreements(of_boards({"ab": 0, "cd": 0.03, "ef": -0.03, "gh": 0.01}))
+    for one in runner.left_out(found):
+        assert one.alone[0] < one.alone[1]
+        assert one.mean[0] <= one.mean[1] == 1
+    # Two boards are 6% apart, with own intervals of 1%; four boards tell it (t 3.2).
+    assert 0.06 < runner.board_half(found) < 0.08
+    assert "the term of all boards" in runner.repeat_tables(found)
+    with pytest.raises(InputError, match="no two boards"):
+        runner.board_half([])
+
+
+def test_the_term_of_cost_is_that_of_the_kept_boards(runner):
+    rows = [row for gpu in SHIPPED.values() for row in runner.kept_rows(gpu.name)]
+    assert round(runner.board_half(runner.agreements(rows)), 3) == BOARD_HALF
 
 
 def test_calls_that_may_have_waited_are_left_out_where_a_graph_was_measured(runner):
