@@ -1,0 +1,173 @@
+"""Write what kept rooflines give into the tables of docs/roofline.md, docs/clocks.md and their study.
+
+    python runners/refresh_roofline.py
+
+Needs no GPU. It reads every results/*/roofline/*/roofline.json. A board has a letter, in the order in
+which the boards of its product were first measured. A fit on one number of SMs is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from page_blocks import table, write_blocks
+
+ROOT = Path(__file__).resolve().parents[1]
+_KINDS = ("f32", "f64", "f16x2", "mma-f16", "mma-f64", "mma-tf32")
+_LEVELS = {"dram": "DRAM", "shared": "shared memory"}
+_BOARDS = ("GPU, flop", "pJ/flop", "pJ a byte more", "at most TB/s", "constant, W", "DRAM, W", "B_tau",
+           "B_eps", "half at", "Gflop/J")  # fmt: skip
+_THIRD = ("GPU, flop", "unseen, %", "residual, %", "by SMs, %", "constant, W", "AIC", "asleep, W")
+_EXPONENTS = ("GPU, flop, bytes from", "gamma", "kernels", "down to", "scatter", "bent, p")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One kept roofline.
+
+    Attributes:
+        product: "H100" or "H200".
+        board: Letter of its board.
+        document: Its roofline.json (`RooflineDocument`).
+    """
+
+    product: str
+    board: str
+    document: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Kind of its flops."""
+        return str(self.document["machines"][0]["kind"])
+
+    @property
+    def name(self) -> str:
+        """GPU, flop and operands, as the tables have them."""
+        first, _, rest = self.kind.partition("-")
+        flop = f"{rest} by {first}" if rest else first
+        zeros = "" if self.document["pattern"] == "random" else f", {self.document['pattern']}"
+        return f"{self.product} {self.board}, {flop}{zeros}"
+
+    @property
+    def order(self) -> tuple[bool, int, bool, str]:
+        """One kind after the other, the H200 first."""
+        of_kind = _KINDS.index(self.kind)
+        return self.document["pattern"] != "random", of_kind, self.product != "H200", self.board
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The fit of Eq. 4 alone."""
+        return dict(self.document["tried"][0])
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The fit that was taken."""
+        return dict(next(one for one in self.document["tried"] if one["chosen"]))
+
+    @property
+    def has_third(self) -> bool:
+        """Whether DRAM has a power of its own in it; runs on one number of SMs cannot tell."""
+        return self.chosen["name"] == "DRAM awake"
+
+    def energy(self, name: str) -> str:
+        """Return a fitted energy or power with its interval."""
+        return shown(*next(one["value"].values() for one in self.document["energies"] if one["name"] == name))
+
+    def quantity(self, name: str) -> dict[str, float]:
+        """Return what follows for flops and DRAM."""
+        of_dram = next(one for one in self.document["machines"] if one["level"] == "dram")
+        return dict(next(one for one in of_dram["quantities"] if one["name"] == name))
+
+
+def shown(value: float, uncertainty: float, most: int = 2) -> str:
+    """Return a number with its interval: two digits of the latter, at most so many behind the point."""
+    places = max(0, min(most, 1 - math.floor(math.log10(uncertainty))))
+    return f"{value:.{places}f} ± {uncertainty:.{places}f}"
+
+
+def kept_rooflines() -> tuple[Kept, ...]:
+    """Return every kept roofline, but those of pointer chases."""
+    found = []
+    for path in sorted((ROOT / "results").glob("*/roofline/*/roofline.json")):
+        manifest = json.loads((path.parent / "manifest.json").read_text(encoding="utf-8"))
+        gpu = manifest["gpu"] if "gpu" in manifest else manifest["gpus"][0]
+        product = gpu["name"].split()[1]
+        found.append((product, manifest["created"], gpu["uuid_hash"], json.loads(path.read_text())))
+    letters: dict[tuple[str, str], str] = {}
+    for product, _, uuid, document in sorted(found, key=lambda one: one[:2]):
+        if not document["chased"]:
+            before = sum(known == product for known, _ in letters)
+            letters.setdefault((product, uuid), chr(ord("A") + before))
+    kept = (Kept(of, letters[of, uuid], doc) for of, _, uuid, doc in found if not doc["chased"])
+    return tuple(sorted(kept, key=lambda one: one.order))
+
+
+def board_rows(kept: Iterable[Kept]) -> Iterator[tuple[str, ...]]:
+    """Yield what each roofline says of its board."""
+    for one in kept:
+        if one.has_third:
+            names = ("energy_balance_flop_per_byte", "half_efficiency_flop_per_byte")
+            yield (
+                one.name,
+                *(one.energy(name) for name in (one.kind, "dram")),
+                f"{one.quantity('average_byte_pj')['value']:.1f}",
+                *(one.energy(name) for name in ("constant", "DRAM awake")),
+                f"{one.quantity('time_balance_flop_per_byte')['value']:.3g}",
+                *(f"{q['value']:.3g} ({q['low']:.3g} to {q['high']:.3g})" for q in map(one.quantity, names)),
+                f"{one.quantity('best_gflops_per_w')['value']:.3g}",
+            )
+
+
+def third_rows(kept: Iterable[Kept]) -> Iterator[tuple[str, ...]]:
+    """Yield what a power of DRAM at work brings, against Eq. 4."""
+    for one in kept:
+        if one.has_third:
+            before, after = one.plain, one.chosen
+            by_sms = (", ".join(f"{sms}: {off:+.1f}" for sms, off in of["by_sms"]) for of in (before, after))
+            yield (
+                one.name,
+                *(f"{before[name]:.2f} to {after[name]:.2f}" for name in ("unseen_pct", "rms_pct")),
+                " to ".join(by_sms),
+                one.energy("constant"),
+                f"{after['aic'] - before['aic']:.0f}",
+                f"{one.document['sleeping_w']:.0f}",
+            )
+
+
+def exponent_rows(kept: Iterable[Kept]) -> Iterator[tuple[str, ...]]:
+    """Yield how the energy of a flop goes with the clock."""
+    for one in kept:
+        for found in one.document["exponents"] if len(one.chosen["by_sms"]) > 1 else ():
+            gamma = found["exponent"]
+            level = _LEVELS[one.document["machines"][0]["level"]]
+            yield (
+                f"{one.name}, {level}",
+                shown(*gamma["value"].values()),
+                str(gamma["kernels"]),
+                f"{gamma['lowest_ratio']:.0%}",
+                f"{gamma['scatter']:.1%}",
+                "-" if gamma["misfit"] is None else f"{gamma['misfit']:.2f}",
+            )
+
+
+PAGES: dict[str, tuple[str, Callable[[Sequence[Kept]], str]]] = {
+    "boards": ("docs/roofline.md", lambda kept: table(_BOARDS, board_rows(kept))),
+    "third": ("studies/roofline/fit.md", lambda kept: table(_THIRD, third_rows(kept), 5)),
+    "exponents": ("docs/clocks.md", lambda kept: table(_EXPONENTS, exponent_rows(kept))),
+}
+
+
+def main() -> None:
+    """Write the tables."""
+    kept = kept_rooflines()
+    for name, (path, block) in PAGES.items():
+        write_blocks(ROOT / path, {name: block(kept)})
+
+
+if __name__ == "__main__":
+    main()
