@@ -1,13 +1,15 @@
 """Write what kept rooflines give into the tables of docs/roofline.md, docs/clocks.md and their study.
 
-    python runners/refresh_roofline.py
+    python runners/refresh_roofline.py [--refit]
 
-Needs no GPU. It reads every results/*/roofline/*/roofline.json. A board has a letter, in the order in
-which the boards of its product were first measured. A fit on one number of SMs is left out.
+Needs no GPU. It reads every results/*/roofline/*/roofline.json; `--refit` first works those out again whose
+readings are here. A board has a letter, in the order in which the boards of its product were first measured.
+A fit on one number of SMs is left out.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from page_blocks import table, write_blocks
+
+from ptxbench.experiment.roofline.point import open_folder
+from ptxbench.experiment.roofline.result import RESULT, write_result
 
 ROOT = Path(__file__).resolve().parents[1]
 _KINDS = ("f32", "f64", "f16x2", "mma-f16", "mma-f64", "mma-tf32")
@@ -162,8 +167,19 @@ PAGES: dict[str, tuple[str, Callable[[Sequence[Kept]], str]]] = {
 }
 
 
+def refit() -> None:
+    """Write the result of every roofline whose readings are here again."""
+    for readings in sorted((ROOT / "results").glob("*/roofline/*/traces.parquet")):
+        folder = open_folder(readings.parent)
+        write_result(folder, json.loads((folder.path / RESULT).read_text(encoding="utf-8"))["pattern"])
+
+
 def main() -> None:
     """Write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--refit", action="store_true", help="work every roofline.json out again first")
+    if parser.parse_args().refit:
+        refit()
     kept = kept_rooflines()
     for name, (path, block) in PAGES.items():
         write_blocks(ROOT / path, {name: block(kept)})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
+from ptxbench.analysis.static_power import StaticPower, static_line
 from ptxbench.catalogue.architecture import Architecture
 from ptxbench.core.threads import WARP
 from ptxbench.experiment.roofline.kernel import MOST_TRIP_BYTES, IntensityKernel
@@ -18,7 +19,7 @@ from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm, c
 from ptxbench.model.roofline.kernels import DRAM
 
 # Temperatures are whole degrees: over a smaller span they say nothing of a slope.
-_LEAST_SPAN_K = 4.0
+_LEAST_SPAN_K, _FEWEST_ASLEEP = 4.0, 4
 SLOPE = "slope"
 # A flop on one element again and again costs less than on a trip's full number of them, by this share, give
 # or take as much: between them by the logarithm of how many there are.
@@ -66,46 +67,23 @@ def _fewness(kernel: PointKernel) -> float:
     return 1 - math.log(elements_of(kernel)) / math.log(most)
 
 
-@dataclass(frozen=True)
-class StaticLine:
-    """Static power over the temperature.
-
-    Attributes:
-        power_w: At the temperature wanted, W; NaN without kernels that sleep.
-        slope_w_per_k: Its slope, W/K.
-        slope_error_w_per_k: Standard error of the slope.
-        assumed: Whether the slope is a share of the power, as temperatures span too little to tell it.
-    """
-
-    power_w: float
-    slope_w_per_k: float
-    slope_error_w_per_k: float
-    assumed: bool
-
-    @property
-    def rough(self) -> RoughTerm:
-        """The slope as the regression takes it."""
-        return RoughTerm(SLOPE, self.slope_w_per_k, self.slope_error_w_per_k)
-
-
-def static_line(asleep: Sequence[MeasuredPoint], at_c: float, assumed_per_k: float) -> StaticLine:
-    """Return the static power at a temperature and its slope, from kernels that sleep.
+def static_of(asleep: Sequence[MeasuredPoint], at_c: float, assumed_per_k: float) -> tuple[StaticPower, bool]:
+    """Return static power by kernels that sleep, and whether its slope is assumed.
 
     Args:
-        asleep: Those kernels.
-        at_c: The temperature.
+        asleep: Those kernels; of none only a slope of 0 +- 1 W/K is known.
+        at_c: The temperature that all powers are brought to.
         assumed_per_k: By how much of itself static power is taken to grow a degree, give or take as much,
             where their temperatures span too little to tell.
     """
     if not asleep:
-        return StaticLine(math.nan, 0.0, 1.0, assumed=True)
-    offset_k = np.array([p.temperature_c for p in asleep]) - at_c
-    power_w = np.array([p.power_w for p in asleep])
-    if np.ptp(offset_k) < _LEAST_SPAN_K or len(asleep) < 4:
-        slope = assumed_per_k * float(power_w.mean())
-        return StaticLine(float((power_w - slope * offset_k).mean()), slope, slope, assumed=True)
-    (slope, at_w), covariance = np.polyfit(offset_k, power_w, 1, cov=True)
-    return StaticLine(float(at_w), float(slope), math.sqrt(float(covariance[0, 0])), assumed=False)
+        return StaticPower(math.nan, at_c, 0.0, math.nan, 1.0), True
+    temperatures_c = [p.temperature_c for p in asleep]
+    found = static_line([p.power_w for p in asleep], temperatures_c)
+    if np.ptp(temperatures_c) < _LEAST_SPAN_K or len(asleep) < _FEWEST_ASLEEP:
+        slope = assumed_per_k * found.power_w
+        return replace(found, slope_w_per_c=slope, slope_error_w_per_c=slope), True
+    return found, False
 
 
 def regression_point(point: MeasuredPoint, at_c: float, highest: float, sm_count: int) -> RooflinePoint:

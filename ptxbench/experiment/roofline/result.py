@@ -28,13 +28,14 @@ from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.limited import limited_points
 from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, read_kernels
 from ptxbench.experiment.roofline.regression import (
+    SLOPE,
     as_chase,
     fit_twice,
     highest_bandwidth,
     loop_terms,
     on_few,
     regression_point,
-    static_line,
+    static_of,
 )
 from ptxbench.experiment.roofline.slowed import slowed_kernels
 from ptxbench.experiment.sensor_choice import board_sensor
@@ -43,7 +44,7 @@ from ptxbench.model.clocks.law import BestClock, PowerLaw
 from ptxbench.model.roofline.chase import chased_byte
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.exponent import fit_exponent
-from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint
+from ptxbench.model.roofline.fit import RooflineFit, RooflinePoint, RoughTerm
 from ptxbench.model.roofline.kernels import DRAM, L2
 from ptxbench.model.roofline.power_capping import lower_clock
 from ptxbench.model.roofline.quantity import machine_quantities
@@ -203,10 +204,11 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
     beside = [p for p in measured if p.kernel.is_peak]
     at_c = float(np.median([p.temperature_c for p in points]))
     architecture = architecture_of(gpu.target)
-    static = static_line(asleep, at_c, architecture.static_growth_per_k.value)
+    static, assumed = static_of(asleep, at_c, architecture.static_growth_per_k.value)
+    slope = RoughTerm(SLOPE, static.slope_w_per_c, static.slope_error_w_per_c)
     highest = highest_bandwidth([*points, *beside])
     regression = tuple(regression_point(point, at_c, highest, gpu.sm_count) for point in points)
-    fit, tried = fit_twice(regression, [*loop_terms(architecture, pattern), static.rough])
+    fit, tried = fit_twice(regression, [*loop_terms(architecture, pattern), slope])
     return RooflineResult(
         gpu=gpu,
         pattern=pattern,
@@ -223,10 +225,10 @@ def fitted(gpu: GpuInfo, kernels: MeasuredKernels, pattern: str) -> RooflineResu
             _machine(fit, [*points, *beside], kind, level, gpu)
             for kind, level in dict.fromkeys((p.kernel.kind, p.kernel.level) for p in points)
         ),
-        sleeping_w=static.power_w,
-        slope_w_per_k=static.slope_w_per_k,
-        slope_error_w_per_k=static.slope_error_w_per_k,
-        slope_is_assumed=static.assumed,
+        sleeping_w=static.at(at_c),
+        slope_w_per_k=slope.value,
+        slope_error_w_per_k=slope.error,
+        slope_is_assumed=assumed,
         temperature_c=at_c,
         residual=fit.residual,
         left_out=fit.left_out,

@@ -69,6 +69,19 @@ class PowerLaw:
     gamma_error: float
     lowest_ratio: float
 
+    @classmethod
+    def fitted(cls, ratios: Sequence[float], scales: Sequence[float]) -> PowerLaw:
+        """Fit it by least squares through the origin of log energy against log clock.
+
+        Args:
+            ratios: Clocks over the full one, two or more.
+            scales: Energy at each over that at the full clock.
+        """
+        x, y = np.log(ratios), np.log(scales)
+        gamma, squares = float(x @ y / (x @ x)), float(x @ x)
+        error = math.sqrt(float(np.sum((y - gamma * x) ** 2)) / (len(x) - 1) / squares)
+        return cls(gamma, error, float(np.min(ratios)))
+
     @property
     def origin(self) -> str:
         """Where it is from, in words."""

@@ -219,7 +219,7 @@ def slowed_kernels(
 
 
 def clock_exponent(records: Sequence[TrialRecord], common: RunCalibration) -> ClockExponent | None:
-    """Return gamma by least squares through the origin of log energy against log clock.
+    """Return gamma of all trials that the limit slowed (`PowerLaw.fitted`), at least 0.
 
     Args:
         records: All trials of a run.
@@ -228,17 +228,15 @@ def clock_exponent(records: Sequence[TrialRecord], common: RunCalibration) -> Cl
     Returns:
         None where fewer than three trials were slowed by at least 2% while the same kernel also ran freely.
     """
-    clocks, energies = [], []
+    ratios, scales = [], []
     for free, slowed in slowed_kernels(records):
-        clock_mhz = float(np.mean([t.sm_clock_mhz for t in free]))
         energy_pj = float(np.mean([pass_energy_pj(t, common) for t in free]))
         for trial in slowed:
-            if trial.sm_clock_mhz < _SLOWED * clock_mhz and pass_energy_pj(trial, common) > 0 < energy_pj:
-                clocks.append(math.log(trial.sm_clock_mhz / clock_mhz))
-                energies.append(math.log(pass_energy_pj(trial, common) / energy_pj))
-    if len(clocks) < _MIN_TRIALS:
+            ratio = trial.sm_clock_mhz / _mean_mhz(free)
+            if ratio < _SLOWED and pass_energy_pj(trial, common) > 0 < energy_pj:
+                ratios.append(ratio)
+                scales.append(pass_energy_pj(trial, common) / energy_pj)
+    if len(ratios) < _MIN_TRIALS:
         return None
-    x, y = np.array(clocks), np.array(energies)
-    gamma = float(x @ y / (x @ x))
-    error = math.sqrt(float(np.sum((y - gamma * x) ** 2)) / (len(x) - 1) / float(x @ x))
-    return ClockExponent(max(gamma, 0.0), error, len(x), math.exp(min(clocks)))
+    law = PowerLaw.fitted(ratios, scales)
+    return ClockExponent(max(law.gamma, 0.0), law.gamma_error, len(ratios), law.lowest_ratio)

@@ -2,9 +2,8 @@
 
 What the SM clock drives takes E(f) = E(f0) (f / f0)^gamma (`model.clocks.law`). Of a slowed kernel whose time
 is bound by the clock, f / f0 is its speed on an SM over that of the same kernel below the limit; E(f0) and
-what does not go with the clock are those of the fit of kernels below the limit. gamma is the slope through
-the origin of log energy over log clock. Its interval holds the errors of that fit, which all kernels share,
-and the scatter of the kernels (the jackknife).
+what does not go with the clock are those of the fit of kernels below the limit. The interval of gamma holds
+the errors of that fit, which all kernels share, and the scatter of the kernels about the law.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from ptxbench.core.distributions import chi_square_tail, f_tail, student_quantile
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.model.clocks.law import PowerLaw
 from ptxbench.model.roofline.fit import RooflineFit
 
 Floats = npt.NDArray[np.float64]
@@ -83,16 +83,14 @@ def fit_exponent(fit: RooflineFit, kernels: Sequence[SlowedKernel]) -> FittedExp
     y = log_energies(fit.values)
     if not np.all(np.isfinite(y)):
         return None
-    gamma, n = float(x @ y / (x @ x)), len(kernels)
-    drawn = log_energies(fit.drawn(np.random.default_rng(0))) @ x / (x @ x)
-    without = (x @ y - x * y) / (x @ x - x * x)
-    own = math.sqrt((n - 1) / n * float(np.sum((without - gamma) ** 2)))
-    shared = float(np.nanstd(drawn))
+    law, n = PowerLaw.fitted([one.ratio for one in kernels], np.exp(y).tolist()), len(kernels)
+    shared = float(np.nanstd(log_energies(fit.drawn(np.random.default_rng(0))) @ x / (x @ x)))
+    own, shared = student_quantile(n - 1) * law.gamma_error, student_quantile(math.inf) * shared
     return FittedExponent(
-        value=Estimate(gamma, math.hypot(student_quantile(n - 1) * own, student_quantile(math.inf) * shared)),
+        value=Estimate(law.gamma, math.hypot(own, shared)),
         kernels=n,
-        lowest_ratio=float(np.exp(x.min())),
-        scatter=math.sqrt(float(np.mean((y - gamma * x) ** 2))),
+        lowest_ratio=law.lowest_ratio,
+        scatter=math.sqrt(float(np.mean((y - law.gamma * x) ** 2))),
         misfit=_bends(x, y),
     )
 

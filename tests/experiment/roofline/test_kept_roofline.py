@@ -14,21 +14,15 @@ from ptxbench.model.roofline.exponent import joint_exponent
 
 KEPT = Path(__file__).parents[3] / "results" / "nvidia-h200" / "roofline"
 H100 = Path(__file__).parents[3] / "results" / "nvidia-h100"
+NAMES = {"h200": "NVIDIA H200", "h100": "NVIDIA H100 80GB HBM3"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "flop_pj", "byte_pj", "constant_w"),
-    [
-        ("f32", "7.039 ± 1", "94.25 ± 2.1", "131.1 ± 4"),
-        ("f64", "18.03 ± 1", "99.03 ± 2", "125.3 ± 16"),
-    ],
-)
-def test_the_page_says_what_the_readings_of_the_kept_run_give(kind, flop_pj, byte_pj, constant_w):
-    result = CliRunner().invoke(command, ["show", str(KEPT / kind)], catch_exceptions=False)
+def test_the_page_says_what_the_readings_of_the_kept_run_give():
+    result = CliRunner().invoke(command, ["show", str(KEPT / "f64")], catch_exceptions=False)
     assert result.exit_code == 0
-    assert f"{flop_pj}  pJ/flop" in result.stdout
-    assert f"{byte_pj}  pJ/byte" in result.stdout
-    assert f"{constant_w}  W" in result.stdout
+    assert "18.03 ± 1  pJ/flop" in result.stdout
+    assert "99.03 ± 2  pJ/byte" in result.stdout
+    assert "125.3 ± 16  W" in result.stdout
     assert "simulated" not in result.stdout
 
 
@@ -71,26 +65,20 @@ def test_kernels_without_counts_are_one_line(tmp_path, capsys):
     assert "--counts needs --kernels" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("product", "kind", "runs"),
-    [
-        ("NVIDIA H200", "tensor", ("mma-f16", "mma-f16-shared")),
-        ("NVIDIA H200", "f64", ("f64",)),
-        ("NVIDIA H100 80GB HBM3", "tensor", ("mma-f16", "mma-f16-shared")),
-    ],
-)
-def test_the_exponents_of_a_product_are_those_of_its_kept_runs(product, kind, runs):
-    folder = KEPT if product == "NVIDIA H200" else H100 / "roofline"
+@pytest.mark.parametrize(("product", "kind"), [("h200", "tensor"), ("h200", "f64"), ("h100", "tensor")])
+def test_the_exponents_of_a_product_are_those_of_its_kept_runs(product, kind):
+    runs = (KEPT.parents[1] / f"nvidia-{product}" / "roofline").glob("*/roofline.json")
     found = [
         one["exponent"]
-        for run_name in runs
-        for one in json.loads((folder / run_name / "roofline.json").read_text())["exponents"]
+        for run_path in runs
+        for one in json.loads(run_path.read_text())["exponents"]
+        if one["kind"].startswith("mma-" if kind == "tensor" else kind)
     ]
     joint = joint_exponent([Estimate(one["value"]["value"], one["value"]["uncertainty"]) for one in found])
-    used = clock_exponent(product, kind)
+    used = clock_exponent(NAMES[product], kind)
     assert used.value == pytest.approx(joint.value, abs=0.01)
     assert used.error >= joint.error - 0.01
     assert used.lowest_ratio == pytest.approx(min(one["lowest_ratio"] for one in found), abs=0.001)
     # No run bends, and no two runs of a product differ beyond chance.
-    assert all(one["misfit"] > 0.01 for one in found)
+    assert all(one["misfit"] is None or one["misfit"] > 0.01 for one in found)
     assert not joint.alike < 0.01
