@@ -32,7 +32,7 @@ class _Options(GpuOptions):
     """Options of `ptxbench doctor`.
 
     Attributes:
-        deep: Also compare the ways of reading power on kernels of many lengths (five minutes more).
+        deep: Also compare the ways of reading power on kernels of many lengths (six minutes more).
     """
 
     deep: bool = False

@@ -44,13 +44,13 @@ class _Options:
     as_json: Json = False
 
 
-@command_of(_Options, "methods", short_help="Compare the ways of reading power, in some five minutes.")
+@command_of(_Options, "methods", short_help="Compare the ways of reading power, in some six minutes.")
 def methods(options: _Options) -> None:
-    """Compare the methods of reading power on kernels of 10 ms to 10 s.
+    """Compare the methods of reading power on kernels of 1 ms to 10 s.
 
     The methods are SMA, PAPI-style, MTSM, those of other tools, MTSM corrected and counter. For constant,
     ramped and bursty power, each is compared on every source with a long run of the same kernel. It takes
-    about five minutes; each recording is saved before the next begins, and --resume continues. Give --sensor,
+    about six minutes; each recording is saved before the next begins, and --resume continues. Give --sensor,
     because the documented figures are not enough to correct for a sensor. --gpu replay:FOLDER computes the
     figures again from a recorded FOLDER, which stays as it is; --out keeps the result in a copy.
     """

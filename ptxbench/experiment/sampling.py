@@ -23,7 +23,7 @@ from ptxbench.storage.sensor_file import sensors_of
 
 PURPOSE = "methods"
 # Durations in s and how often each is run: where the refresh's phase matters more, more often.
-RUNS = {0.01: 5, 0.03: 5, 0.1: 5, 0.3: 5, 1.0: 3, 3.0: 2, 10.0: 1}
+RUNS = {0.001: 3, 0.003: 3, 0.01: 5, 0.03: 5, 0.1: 5, 0.3: 5, 1.0: 3, 3.0: 2, 10.0: 1}
 _SEED = 11
 # Idle time after a run: the slowest source must settle, and idle power be seen; at most this.
 _MAX_QUIET_S = 3.0
@@ -87,7 +87,7 @@ def measure_methods(
     Every recording is on the disk before the next is made; `again` works out what they come to so far.
 
     Args:
-        gpu: A real or simulated GPU; it is busy for some 90 s, and under five minutes pass.
+        gpu: A real or simulated GPU; it is busy for some 90 s, and some six minutes pass.
         path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
         sensors: What was measured about the sources; none: as the GPU describes them.
         on_progress: Called before every recording.

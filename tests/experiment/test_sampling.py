@@ -179,7 +179,7 @@ def test_ctrl_c_keeps_what_was_recorded_and_says_how_to_see_it(tmp_path, monkeyp
         out = tmp_path / str(good)
         assert main.run(["doctor", "methods", "--gpu", "simulated", "--out", str(out)]) == 130
         said = capsys.readouterr().err
-        assert f"{good} of 86 recordings are kept" in said
+        assert f"{good} of 104 recordings are kept" in said
         assert f"Continue with: ptxbench doctor methods --resume --out {out} --gpu simulated\n" in said
         replay = said.split("so far with: ptxbench ")[1].splitlines()[0].split()
         return main.run(replay), capsys.readouterr()
@@ -320,7 +320,7 @@ def test_resume_without_something_to_continue_is_refused(command, wrong, said, c
     assert said in capsys.readouterr().err
 
 
-def test_idle_time_leaves_room_to_forget_and_fits_five_minutes(compared):
+def test_idle_time_leaves_room_to_forget_and_fits_six_minutes(compared):
     _, path = compared
     folder = RecordingFolder.open(path, PURPOSE)
     slowest_s = max(sensor.settle_s for sensor in folder.manifest.sensors)
@@ -332,7 +332,7 @@ def test_idle_time_leaves_room_to_forget_and_fits_five_minutes(compared):
     cases = len(LoadKind) * sum(RUNS_OF_THE_COMMAND.values())
     kernels_s = len(LoadKind) * sum(duration_s * n for duration_s, n in RUNS_OF_THE_COMMAND.items())
     long_s = sum((r.end_ns - r.begin_ns) / 1e9 for r in folder.recordings if r.name.startswith("reference"))
-    assert cases * spare_s + kernels_s + long_s < 295
+    assert cases * spare_s + kernels_s + long_s < 360
 
 
 def test_sensors_that_are_documented_only_are_said_so(tmp_path):
