@@ -29,7 +29,7 @@ class _StrategiesOptions:
     Attributes:
         base_clock_mhz: Base clock, MHz (default: 54% of the highest).
         samples: CSV file with the columns clock_mhz and power_w: mean power of one kernel at several clocks,
-            for model-steered.
+            for model-steered (default: those that tuning kept, if it did).
         best_clock_mhz: Best clock of `ptxbench clocks ridge`, in place of --samples.
     """
 
@@ -49,14 +49,16 @@ def strategies(options: _StrategiesOptions) -> None:
     power-capped. A full sweep is best: a strategy chooses among what was tried. Nothing is measured.
     """
     from ptxbench.tune.clocks.strategies import compare
-    from ptxbench.tune.folder import TuningFolder
+    from ptxbench.tune.folder import POWER_SAMPLES, TuningFolder
 
     if options.samples is not None and options.best_clock_mhz is not None:
         raise click.UsageError("give --samples or --best-clock-mhz.")
     folder = TuningFolder.read(options.run)
     trials, _ = folder.believed()
     base_mhz = math.nan if options.base_clock_mhz is None else options.base_clock_mhz
-    found = compare(trials, base_mhz, _search_mhz(options.samples, options.best_clock_mhz))
+    kept = folder.path / POWER_SAMPLES
+    samples = options.samples or (kept if kept.exists() and options.best_clock_mhz is None else None)
+    found = compare(trials, base_mhz, _search_mhz(samples, options.best_clock_mhz))
     if options.plot is not None:
         from ptxbench.report.clock_plots import plot_capping
 

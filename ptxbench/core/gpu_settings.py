@@ -89,9 +89,16 @@ class SettingChoices:
     power_limits_mw: tuple[int, int] | None
 
 
-def evenly(values: Sequence[_T], count: int) -> tuple[_T, ...]:
-    """Return so many values, spread evenly from the first to the last; all where there are fewer."""
+def evenly(values: Sequence[_T], count: int, now: _T | None = None) -> tuple[_T, ...]:
+    """Return so many values, spread evenly from the first to the last; all where there are fewer.
+
+    Args:
+        values: What there is to choose from.
+        count: How many.
+        now: A value that comes in addition, if it is one of them.
+    """
     if count < 2 or not values:
-        return tuple(values[-1:])
-    steps = {round(n * (len(values) - 1) / (count - 1)) for n in range(count)}
-    return tuple(values[n] for n in sorted(steps))
+        steps = {len(values) - 1} if values else set()
+    else:
+        steps = {round(n * (len(values) - 1) / (count - 1)) for n in range(count)}
+    return tuple(value for n, value in enumerate(values) if n in steps or value == now)

@@ -39,7 +39,7 @@ def sweep_clocks(
     # With no clock to set, `applied` says so.
     every = clocks[-1].sm_clocks_mhz if clocks else (0,)
     now_mhz = settable.settings().sm_clock_mhz
-    picked = sorted({*evenly(every, count), *(mhz for mhz in every if mhz == now_mhz)}, reverse=True)
+    picked = evenly(every, count, now_mhz)[::-1]
     settings = [GpuSettings(sm_clock_mhz=clock_mhz) for clock_mhz in picked]
     with applied(settable, settings[0], say, allowed=allowed) as set_clock:
         return sample_clocks(gpu, settings, set_clock)

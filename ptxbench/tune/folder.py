@@ -4,6 +4,7 @@ manifest.json   tool, GPU, host, problem and settings
 trials.jsonl    one line a trial, on the disk before the next begins
 variants.csv    the same as a table, written at the end
 beside.jsonl    one line a measurement of a library's product, where it was measured beside
+clock_power.csv the power of a load at several clocks, where clocks near the best of them are searched
 in_hand.json    the variant that is being tried, by which a process that watches knows it
 pareto.svg      the front of time and energy, where matplotlib is installed
 """
@@ -44,6 +45,7 @@ from ptxbench.tune.variant_runner import TrialOptions
 _TRIALS, VARIANTS = "trials.jsonl", "variants.csv"
 IN_PROGRESS = "in_hand.json"
 _BESIDE = "beside.jsonl"
+POWER_SAMPLES = "clock_power.csv"
 _FIGURES = (
     *("correct", "registers", "occupancy", "modelled_s", "time_s", "steady_s", "power_w", "power_error_w"),
     *("energy_j", "estimated_j", "estimated_low_j", "estimated_high_j", "estimated_s"),

@@ -437,6 +437,12 @@ def read_power_samples(path: Path) -> tuple[PowerSample, ...]:
         raise InputError(f"{path}, line {rows.line_num}: {error}; {cure}") from error
 
 
+def power_samples_csv(samples: Sequence[PowerSample]) -> str:
+    """Return samples as `read_power_samples` reads them."""
+    rows = [f"{one.clock_mhz!r},{one.power_w!r}\n" for one in samples]
+    return ",".join(_COLUMNS) + "\n" + "".join(rows)
+
+
 def _sample(path: Path, line: int, row: dict[str, str]) -> PowerSample:
     return PowerSample(*(_number(path, line, column, row[column]) for column in _COLUMNS))
 

@@ -55,11 +55,14 @@ class SettingAxes:
         """Whether anything is to be set."""
         return self != SettingAxes()
 
-    def combinations(self, choices: SettingChoices) -> tuple[GpuSettings, ...]:
+    def combinations(
+        self, choices: SettingChoices, now: GpuSettings = DEFAULT_SETTINGS
+    ) -> tuple[GpuSettings, ...]:
         """Return every combination of values, the fastest first and the power limit changing fastest.
 
         Args:
             choices: What the GPU can be set to; where it has none, named values are for `applied` to refuse.
+            now: What is set before; clocks that are spread evenly have it, too.
 
         Raises:
             InputError: Values are to be spread, and the GPU has none.
@@ -69,8 +72,8 @@ class SettingAxes:
         low_mw, high_mw = choices.power_limits_mw or (0, -1)
         limits_w = tuple(range(-(-low_mw // _MW_PER_W), high_mw // _MW_PER_W + 1))
         axes = (
-            _picked(self.sm_clocks, sm_mhz, "SM clocks"),
-            _picked(self.memory_clocks, memory_mhz, "memory clocks"),
+            _picked(self.sm_clocks, sm_mhz, "SM clocks", now.sm_clock_mhz),
+            _picked(self.memory_clocks, memory_mhz, "memory clocks", now.memory_clock_mhz),
             _picked(self.power_limits, limits_w, "power limits"),
         )
         return tuple(
@@ -79,14 +82,16 @@ class SettingAxes:
         )
 
 
-def _picked(values: Values | None, every: tuple[int, ...] | list[int], what: str) -> tuple[int | None, ...]:
+def _picked(
+    values: Values | None, every: tuple[int, ...] | list[int], what: str, now: int | None = None
+) -> tuple[int | None, ...]:
     if values is None:
         return (None,)
     if values.named:
         return tuple(sorted(set(values.named), reverse=True))
     if not every:
         raise InputError(f"this GPU has no {what} to set; leave the option out")
-    return evenly(tuple(every), values.even)[::-1]
+    return evenly(tuple(every), values.even, now)[::-1]
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ def settings_of(
         raise InputError("clocks and power limits change the GPU for all its users; add `allow_settings`")
     with open_settable(gpu) as settable:
         choices = settable.choices()
-        every = axes.combinations(choices)
+        every = axes.combinations(choices, settable.settings())
         highest = choices.clocks[-1] if choices.clocks else None
         supported_mhz = highest.sm_clocks_mhz if highest else ()
         memory_mhz = float(highest.memory_clock_mhz) if highest else math.nan

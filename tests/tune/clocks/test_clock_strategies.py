@@ -11,6 +11,7 @@ from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.simulated.load import find_profile
+from ptxbench.model.clocks.ridge import read_power_samples
 from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.clocks.strategies import (
     CAPPED,
@@ -24,6 +25,7 @@ from ptxbench.tune.clocks.strategies import (
     STEERED,
     compare,
 )
+from ptxbench.tune.folder import POWER_SAMPLES
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
@@ -94,12 +96,13 @@ def state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def tuned(folder, strategy, axes, **change):
+def tuned(folder, strategy, axes, resume=False, **change):
     spec = load_spec(write_spec(folder / "spec"))
     options = TrialOptions(window_s=0.1)
     plain = Tuning(spec, Goal(Objective.ENERGY), options, strategy, axes=axes, allow_settings=True, jobs=2)
     gpu = AddingGpu(find_profile("h200-clocks"))
-    return tune(gpu, replace(plain, **change), folder / strategy)
+    path = folder / strategy
+    return tune(gpu, replace(plain, **change), None if resume else path, path if resume else None)
 
 
 def test_two_steps_try_each_variant_once_and_then_one_variant_at_each_clock(tmp_path):
@@ -111,13 +114,25 @@ def test_two_steps_try_each_variant_once_and_then_one_variant_at_each_clock(tmp_
     assert {t.variant for t in others} == {fastest.variant}
 
 
-def test_model_steered_tries_only_clocks_near_the_hidden_ridge(tmp_path):
+def test_model_steered_tries_clocks_near_the_hidden_ridge_and_keeps_what_it_goes_by(tmp_path, monkeypatch):
     found = tuned(tmp_path, STEERED, SettingAxes(Values(even=8)), budget=12)
-    clocks = {t.settings.sm_clock_mhz for t in found.trials}
+    *near, baseline = sorted(found.trials, key=lambda t: t.settings.sm_clock_mhz)
+    clocks = {t.settings.sm_clock_mhz for t in near}
     # The hidden voltage stays flat below 1200 MHz, and the best clock of the load is near it.
     assert clocks
     assert all(1000 <= mhz <= 1400 for mhz in clocks)
     assert max(clocks) - min(clocks) <= 0.25 * 1250
+    # What the clock saves is measured: the choice at the highest clock.
+    assert baseline.settings.sm_clock_mhz == 1980
+    assert baseline.variant == min(near, key=lambda t: t.best_energy_j).variant
+    assert read_power_samples(found.path / POWER_SAMPLES)[0].clock_mhz == pytest.approx(1980, abs=1)
+
+    def again(*_):
+        raise AssertionError("the load is measured again")
+
+    monkeypatch.setattr("ptxbench.tune.clocks.search.sample_clocks", again)
+    more = tuned(tmp_path, STEERED, SettingAxes(Values(even=8)), budget=14, resume=True)
+    assert len(more.trials) > len(found.trials)
 
 
 @pytest.mark.parametrize("strategy", CLOCK_STRATEGIES)

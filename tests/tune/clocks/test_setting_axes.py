@@ -109,6 +109,10 @@ def test_values_are_spread_over_what_the_gpu_has():
     assert {s.sm_clock_mhz for s in settings} == {345, 1155, 1980}
     assert {s.power_limit_mw for s in settings} == {200_000, 700_000}
     assert len(settings) == 12
+    # The clock of before is among them, where it has one.
+    now = axes.combinations(CHOICES, GpuSettings(1410, 3201, 700_000))
+    assert {s.sm_clock_mhz for s in now} == {345, 1155, 1410, 1980}
+    assert len(axes.combinations(CHOICES, GpuSettings(7, 3201, 700_000))) == 12
     with pytest.raises(InputError, match="no SM clocks to set"):
         axes.combinations(SettingChoices((), None))
 
