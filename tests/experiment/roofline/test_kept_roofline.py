@@ -65,14 +65,22 @@ def test_kernels_without_counts_are_one_line(tmp_path, capsys):
     assert "--counts needs --kernels" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("product", "kind"), [("h200", "tensor"), ("h200", "f64"), ("h100", "tensor")])
-def test_the_exponents_of_a_product_are_those_of_its_kept_runs(product, kind):
+@pytest.mark.parametrize(
+    ("product", "kind", "of"),
+    [
+        ("h200", "tensor", "mma-"),
+        ("h200", "f64", "f64"),
+        ("h200", "f32", ("f32", "f16x2")),
+        ("h100", "tensor", "mma-"),
+    ],
+)
+def test_the_exponents_of_a_product_are_those_of_its_kept_runs(product, kind, of):
     runs = (KEPT.parents[1] / f"nvidia-{product}" / "roofline").glob("*/roofline.json")
     found = [
         one["exponent"]
         for run_path in runs
         for one in json.loads(run_path.read_text())["exponents"]
-        if one["kind"].startswith("mma-" if kind == "tensor" else kind)
+        if one["kind"].startswith(of)
     ]
     joint = joint_exponent([Estimate(one["value"]["value"], one["value"]["uncertainty"]) for one in found])
     used = clock_exponent(NAMES[product], kind)
