@@ -265,7 +265,8 @@ def _row(measured: Sequence[_OnBoard]) -> RowSpread:
     energy_pj = math.exp(fmean(logs))
     factor_error = fmean(one.factor_error for one in measured)
     allowed = math.sqrt(fmean(one.error**2 + one.scatter**2 for one in measured))
-    scatters = [stdev(logs) if _is_odd(logs, allowed) else one.scatter for one in measured]
+    scatter = stdev(logs) if boards > 1 else 0.0
+    scatters = [scatter if scatter > _ODD * allowed else one.scatter for one in measured]
     error = math.hypot(
         *(one.error / boards for one in measured), *(s / boards for s in scatters), factor_error
     )
@@ -274,7 +275,7 @@ def _row(measured: Sequence[_OnBoard]) -> RowSpread:
         boards=boards,
         energy_pj=_rounded(energy_pj),
         ci95_pj=_rounded(COVERAGE_FACTOR * error * energy_pj),
-        scatter=_rounded(stdev(logs)) if boards > 1 else None,
+        scatter=_rounded(scatter) if boards > 1 else None,
         note=_note(_told([one.row.reason for one in measured])),
         clock_mhz=_rounded(fmean(one.row.clock_mhz for one in measured)),
         lanes=row.lanes,

@@ -190,12 +190,10 @@ class _Pairs:
     Attributes:
         lacking: What both intervals, and that term, lack of the pair's difference, as squared half-width.
         corrected: How many of both have the term that is looked for.
-        boards: The two boards, shape (n, 2).
     """
 
     lacking: Float64s
     corrected: Float64s
-    boards: npt.NDArray[np.str_]
 
     @classmethod
     def of(cls, pairs: Sequence[RowPair], plain: float | None) -> Self:
@@ -203,7 +201,7 @@ class _Pairs:
         corrected = np.array([2.0 if plain is None else pair.corrected for pair in pairs])
         apart, own = (np.array([getattr(pair, name) for pair in pairs]) for name in ("apart", "ci95"))
         known = own**2 + (2 - corrected) * (plain or 0.0) ** 2
-        return cls(apart**2 - known, corrected, np.array([pair.boards for pair in pairs]))
+        return cls(apart**2 - known, corrected)
 
     def fitted(self, counts: npt.NDArray[np.bool_]) -> float:
         """Return the relative half-width that makes the intervals of some pairs hold."""
@@ -227,11 +225,14 @@ def _term(of: Sequence[RowPair], plain: float | None = None) -> SpreadTerm | Non
     both = _Pairs.of(of, plain)
     ci95 = _rounded(max(both.fitted(np.ones(len(of), bool)), plain or 0.0))
     boards = sorted({pair.boards for pair in of})
+    # Of every pair the place of its boards in `boards`, and of every two boards who has none of them.
+    at = {two: place for place, two in enumerate(boards)}
+    places = np.array([at[pair.boards] for pair in of])
     beyond = judged = 0
-    for two in boards:
-        others = ~np.any(np.isin(both.boards, two), axis=1)
+    for place, two in enumerate(boards):
+        others = np.array([set(two).isdisjoint(one) for one in boards])[places]
         if others.sum() >= SETTINGS.min_pairs:
-            own = np.all(both.boards == np.array(two), axis=1)
+            own = places == place
             beyond += int(both.beyond(max(both.fitted(others), plain or 0.0))[own].sum())
             judged += int(own.sum())
     return SpreadTerm(

@@ -94,11 +94,13 @@ def _of_windows(
     sensor = board.sensor(good.source)
     slow, seen = _dated(good, sensor)
     noise_w = noise_w_of(slow, seen)
+    # The last reading before a window is of a part of a refresh alone where it covers no more: bursts hide.
+    tells_before = sensor.memory_s >= _COVERED * max(_poll_s(good), sensor.refresh_s)
     for number, one in enumerate(windows, 1):
         window = one.window
         read = mtsm_j(good, window)
         label = f"{name} {one.label or f'window {number}'} energy"
-        before = good.value[good.time_ns <= window.start_ns]
+        before = good.value[good.time_ns <= window.start_ns] if tells_before else good.value[:0]
         claim = Claim(
             label=label,
             unit="J",

@@ -114,15 +114,16 @@ def _names(lines: list[list[str]], path: Path) -> list[str]:
 
 
 def _columns(names: Sequence[str]) -> list[tuple[int, str, Callable[[str], object]]]:
-    """Return place, name and reader of each column that is known."""
+    """Return place, present name and reader of each column that is known, in the units of today."""
     readers: dict[type, Callable[[str], object]] = {float: _float, int: _int}
     hints: dict[str, type] = {**codec.type_hints(TableRow), _FORMER_CYCLES: float}
-    hints |= {former: hints[name] for former, name in _FORMER.items()}
-    return [
-        (place, name, readers.get(hints[name], text_of_cell))
-        for place, name in enumerate(names)
-        if name in hints
-    ]
+    columns = []
+    for place, name in enumerate(names):
+        now = _FORMER.get(name, name)
+        if now in hints:
+            of_kind = readers.get(hints[now], text_of_cell)
+            columns.append((place, now, _float_in_pj if name.endswith("_nj") else of_kind))
+    return columns
 
 
 def _row(
@@ -131,21 +132,16 @@ def _row(
     if len(cells) != count:
         raise place.error(f"must have {count} cells, not {len(cells)}")
     values = {name: read(cells[at]) for at, name, read in columns}
-    return codec.decode(TableRow, _migrated(values), place)
+    if _FORMER_CYCLES in values:
+        here, other = ("latency_cycles", "issue_cycles")[:: 1 if values["protocol"] == ARAFA else -1]
+        values |= {here: values.pop(_FORMER_CYCLES), other: math.nan}
+    return codec.decode(TableRow, values, place)
 
 
-def _migrated(values: dict[str, object]) -> dict[str, object]:
-    """Return the values of a row of any age by the names and in the units of today."""
-    found = {_FORMER.get(name, name): _in_pj(name, value) for name, value in values.items()}
-    if _FORMER_CYCLES in found:
-        here, other = ("latency_cycles", "issue_cycles")[:: 1 if found["protocol"] == ARAFA else -1]
-        found |= {here: found.pop(_FORMER_CYCLES), other: math.nan}
-    return found
-
-
-def _in_pj(name: str, value: object) -> object:
-    """Return what a column says in pJ where it is in nJ; a product has no more digits than its number."""
-    if not name.endswith("_nj") or not isinstance(value, float) or math.isnan(value):
+def _float_in_pj(cell: str) -> object:
+    """Return what a cell says in nJ, in pJ; a product has no more digits than its number."""
+    value = _float(cell)
+    if not isinstance(value, float) or math.isnan(value):
         return value
     return float(f"{PJ_PER_NJ * value:.15g}")
 

@@ -209,6 +209,14 @@ def test_a_capture_is_off_by_what_its_meter_says():
     assert (1 + instant.bias.low) * 0.951 <= 1 - 0.059 <= (1 + instant.bias.high) * 0.955
 
 
+def test_intervals_hold_bursts_that_beat_with_the_refresh():
+    """By the meter each of 76 bursts took 9.98 to 10.06 J; a reading sees a quarter of the time."""
+    folder = CAPTURE.parent / "a100_square_50ms"
+    (found,) = audit([folder / "nvml.csv"], AuditOptions(windows=folder / "windows.csv", gpu_name="A100"))
+    assert len(found.verdicts) == 2 * 76
+    assert all(one.truth.low <= 9.98 and one.truth.high >= 10.06 for one in found.verdicts)
+
+
 @pytest.mark.parametrize("begins_s", [0.2, 0.7])
 @pytest.mark.parametrize("rises", [True, False])
 def test_what_the_end_of_a_log_does_not_show_yet_is_in_its_interval(begins_s, rises):

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from pathlib import Path
 
 import pytest
 from fakes.called import drawing
@@ -15,6 +16,7 @@ from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.storage.operations_file import read_operations
 
+RESULTS = Path(__file__).parents[2] / "results"
 OPERATIONS = (
     Operation("gemm", "bf16", (64, 64, 64)),
     Operation("softmax", "f32", (16, 1024)),
@@ -91,12 +93,14 @@ def test_cost_looks_it_up(measured, capsys):
 
 
 def test_what_comes_with_ptxbench_answers_without_a_table(capsys):
-    assert run(["cost", "gemm 16x65536x5120 bf16", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)["operations"]
-    assert found["boards"] >= 2
-    low, high = found["interval_j"]
-    assert low < found["energy_j"] < high
-    assert run(["cost", "gemm 64x64x64 bf16", "--table", "h100"]) == 2
+    assert run(["cost", "gemm 4096x4096x4096 bf16", "--json"]) == 0
+    h100, h200 = json.loads(capsys.readouterr().out)["operations"]
+    assert (h100["gpu"], h200["gpu"]) == ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
+    for found in (h100, h200):
+        assert found["boards"] >= 1
+        low, high = found["interval_j"]
+        assert low < found["energy_j"] < high
+    assert run(["cost", "gemm 64x64x64 bf16", "--table", str(RESULTS / "nvidia-h100" / "check")]) == 2
     assert "name a table of operations" in capsys.readouterr().err
 
 

@@ -26,7 +26,7 @@ def test_a_shipped_table_is_a_committed_run(gpu, run):
         assert (shipped / name).read_bytes() == (folder / name).read_bytes(), f"copy {folder / name}"
 
 
-@pytest.mark.parametrize("gpu", ["h200"])
+@pytest.mark.parametrize("gpu", SHIPPED)
 def test_operations_that_are_shipped_are_those_of_the_kept_runs(gpu):
     runner = load_script("runners/join_operations.py")
     kept = runner.shipped_rows(runner.kept_rows(SHIPPED[gpu].name))
