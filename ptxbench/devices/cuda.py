@@ -212,7 +212,8 @@ class CudaGpu:
             window, sampler, trace = self._sampled(
                 lambda: self._called(call, times), recorded=[*self._recorded, self._clock_reader]
             )
-            return KernelRun(window, trace, before, self.telemetry(), sampler.throttle_reasons(window))
+            queued_s, reasons = self._timer.queued_s, sampler.throttle_reasons(window)
+            return KernelRun(window, trace, before, self.telemetry(), reasons, queued_s)
 
     def l2_flush(self) -> L2Flush:
         """Return what empties L2 when it is called, in the default stream.

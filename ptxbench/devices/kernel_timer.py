@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,11 +20,15 @@ class KernelTimer:
     Args:
         call: Calls a function of the driver by name.
         clock: The host's.
+
+    Attributes:
+        queued_s: For how long the GPU still ran once the host had launched all that was timed last, s.
     """
 
     def __init__(self, call: Call, clock: Clock) -> None:
         self._call = call
         self._clock = clock
+        self.queued_s = math.nan
         self._start, *self._ends = (call("cuEventCreate", 0) for _ in range(STRETCHES + 1))
 
     def timed(self, launch: Callable[[], object], times: int = 1, most: int = 1) -> KernelWindow:
@@ -54,6 +59,7 @@ class KernelTimer:
         ends_s = [self._until_s(end) for end in self._ends[: len(lengths)]]
         elapsed_s = ends_s[-1]
         elapsed_ns = round(elapsed_s * 1e9)
+        self.queued_s = (seen_ns - launched_ns) * 1e-9
         end_ns = min(seen_ns, launched_ns + elapsed_ns)
         return KernelWindow(
             end_ns - elapsed_ns, end_ns, elapsed_s, launch_times_s=launch_times_s(lengths, ends_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ptxbench.sensors.trace import KernelWindow, Trace
@@ -39,6 +40,7 @@ class KernelRun:
         before: State just before the launch.
         after: State just after the end.
         throttle_reasons: Bitwise or of every poll during the window.
+        queued_s: For how long the GPU still ran once the host had launched all; NaN where that is not known.
     """
 
     window: KernelWindow
@@ -46,6 +48,7 @@ class KernelRun:
     before: Telemetry
     after: Telemetry
     throttle_reasons: int
+    queued_s: float = math.nan
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What the README shows is what was measured."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -23,10 +24,17 @@ def test_the_pages_show_what_the_shipped_tables_have():
         assert block in page, "run runners/refresh_readme.py --write"
 
 
-def test_the_findings_are_what_the_kept_runs_say():
+def test_the_findings_are_what_the_kept_runs_say_and_other_pages_say_the_same():
     page = (ROOT / "docs" / "findings.md").read_text()
-    for name, text in load_script("runners/refresh_findings.py").blocks().items():
+    blocks = load_script("runners/refresh_findings.py").blocks()
+    for name, text in blocks.items():
         assert f"<!-- {name}:begin -->\n{text}<!-- {name}:end -->" in page, "run runners/refresh_findings.py"
+    apart = max(re.findall(r"(?<=\| )\d+%(?= \|)", blocks["boards"]), key=lambda one: int(one[:-1]))
+    for other in (
+        "README.md",
+        *(f"docs/{name}.md" for name in ("index", "jobs", "accuracy", "howto/many_gpus")),
+    ):
+        assert f"up to {apart}" in (ROOT / other).read_text(), f"{other}: boards differ by up to {apart}"
 
 
 def test_every_file_that_the_documents_link_to_is_there():

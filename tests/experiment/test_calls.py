@@ -105,6 +105,33 @@ def test_at_the_power_limit_windows_are_long_and_a_small_budget_says_what_is_eno
     assert told.verdict is Verdict.UNDECIDED
 
 
+def test_what_pauses_let_pass_above_the_limit_is_not_its_power():
+    class Pausing(ReplayingGpu):
+        def run_calls(self, call, times):
+            self.clock.sleep_s(0.03)
+            return super().run_calls(call, times)
+
+    gpu = Pausing(1)
+    found = RoundMeasurement(gpu, [drawing(gpu, 650.0)], TEN_S).run()
+    (windows,) = found.windows
+    counted = [one.power_w for one in windows if one.counts]
+    assert len(counted) >= 2
+    assert max(counted) < 1.01 * gpu.info.power_limit_w
+
+
+def test_a_wait_for_the_host_is_said():
+    class Late(ReplayingGpu):
+        queued_s = 0.0
+
+        def run_calls(self, call, times):
+            return replace(super().run_calls(call, times), queued_s=self.queued_s)
+
+    gpu = Late(1)
+    for gpu.queued_s, said in ((0.0, True), (0.5, False), (math.nan, False)):
+        found = RoundMeasurement(gpu, [drawing(gpu, 300.0)], RoundSettings(budget_s=1.0)).run()
+        assert all(("waited for the host" in one.note) is said for one in found.windows[0])
+
+
 def test_the_order_of_a_round_is_drawn():
     order = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ptxbench.devices.sequence import STRETCHES, launch_times_s, stretches
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.physics import Phase
@@ -55,10 +56,14 @@ class ReplayingGpu(SimulatedGpu):
 
     def _called(self, call: Callable[[], object], times: int) -> KernelWindow:
         start_ns = self._clock.now_ns()
-        for _ in range(times):
-            call()
-        end_ns = self._clock.now_ns()
-        return KernelWindow(start_ns, end_ns, (end_ns - start_ns) * 1e-9)
+        lengths = stretches(times, STRETCHES)
+        ends_ns = []
+        for count in lengths:
+            for _ in range(count):
+                call()
+            ends_ns.append(self._clock.now_ns())
+        ends_s = [(end_ns - start_ns) * 1e-9 for end_ns in ends_ns]
+        return KernelWindow(start_ns, ends_ns[-1], ends_s[-1], launch_times_s=launch_times_s(lengths, ends_s))
 
 
 @dataclass(frozen=True)

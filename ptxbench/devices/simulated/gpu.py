@@ -74,6 +74,11 @@ class SimulatedGpu:
         self._sources = [*self.open_sources(), TemperatureSource(self._physics, self._clock)]
 
     @property
+    def has_memory(self) -> bool:
+        """Whether the bandwidth of its memory limits kernels."""
+        return self._profile.memory is not None
+
+    @property
     def info(self) -> GpuInfo:
         """What this GPU is."""
         profile = self._profile

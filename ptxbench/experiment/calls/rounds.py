@@ -1,13 +1,15 @@
 """Calls functions in rounds, in random order, while power is read, within a time.
 
 Each round has one window of every function, so that what changes slowly, such as temperature, is the same for
-all. A function that meets the power limit gets windows of seconds, of which the later half counts.
+all. A function that meets the power limit gets windows of seconds, of which the later half counts. Short ones
+do not tell what the board holds: in their pauses it gathers what it lets pass above its limit afterwards.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +29,12 @@ from ptxbench.experiment.settled_run import (
 _NS_PER_S = 1e9
 # What a window takes beside its calls, about.
 _BESIDE_S = 0.02
+# Shortest window of a function at the limit: the loop of `Regulator` rings for a second after each pause.
+_LEAST_AT_LIMIT_S = 2.4
+# Where the host is ahead of the GPU, more calls than these wait when the last is launched, or more time than
+# it takes to see that it ended.
+_AHEAD_CALLS, _SEEN_S = 2, 50e-6
+_WAITED = "the GPU waited for the host between calls: give a call more work, or capture calls in a CUDA graph"
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,7 @@ class RoundMeasurement:
         self._board = BoardLimits.of(gpu.info)
         window_s = max(settings.window_s, short_window_s(self._check.sensor))
         self._windows_s = [window_s] * len(self._calls)
+        self._least_at_limit_s = max(_LEAST_AT_LIMIT_S, 2 * window_s)
         self._times_s: list[float] = []
 
     def run(self) -> Rounds:
@@ -106,20 +115,21 @@ class RoundMeasurement:
         self._warm()
         random = np.random.default_rng(self._settings.seed)
         rounds: list[list[CallWindow]] = []
-        longer: list[float] = []
         # The first is made whatever it takes: else there is no number at all.
         while not rounds or (len(rounds) < self._settings.most_rounds and self._round_s() <= left_s()):
             order = random.permutation(len(self._calls))
             found = {int(number): self._window(int(number), len(rounds)) for number in order}
             rounds.append([found[number] for number in range(len(self._calls))])
-            longer = self._longer(rounds[-1])
-            if longer and self._round_s(longer) <= left_s():
+            longer = self._longer(rounds[-1], left_s())
+            if longer != self._windows_s and self._round_s(longer) <= left_s():
                 self._windows_s, rounds = longer, []
+        held = [one for one in rounds[-1] if self._is_held(one)]
         short = ""
-        if len(rounds) < LEAST_ROUNDS or longer:
-            needed_s = self._settings.budget_s - left_s() + (LEAST_ROUNDS + 1) * self._round_s(longer)
+        if len(rounds) < LEAST_ROUNDS or (held and all(one.reason for one in held)):
+            ample = self._longer(rounds[-1], math.inf)
+            needed_s = self._settings.budget_s - left_s() + (LEAST_ROUNDS + 1) * self._round_s(ample)
             short = f"{len(rounds)} round(s) is all that the time was enough for; give it {needed_s:.0f} s"
-            if longer:
+            if held:
                 short = f"at the power limit windows take seconds to settle; give it {needed_s:.0f} s"
         windows = tuple(tuple(one) for one in zip(*rounds, strict=True))
         return Rounds(windows, self._check.objection, self._check.scale, short)
@@ -139,19 +149,36 @@ class RoundMeasurement:
             time_s * calls_in(window_s, time_s, self._check.sensor) + _BESIDE_S for window_s, time_s in both
         )
 
-    def _longer(self, found: Sequence[CallWindow]) -> list[float]:
-        """Return windows that settle at the power limit; nothing where none meets it."""
-        if not any(one.at_limit for one in found):
-            return []
-        pairs = zip(found, self._windows_s, strict=True)
-        longer = [max(window_s, SETTLE.longer_s[0]) if one.at_limit else window_s for one, window_s in pairs]
-        return longer if longer != self._windows_s else []
+    def _is_held(self, found: CallWindow) -> bool:
+        """Tell whether the power limit holds a function down, or would where it ran without a pause."""
+        return found.at_limit or found.power_w > (1 + SETTLE.over_limit) * self._board.set_w
+
+    def _longer(self, found: Sequence[CallWindow], left_s: float) -> list[float]:
+        """Return windows in which what is at the limit settles, short enough for the rounds needed."""
+        held = [self._is_held(one) for one in found]
+        if not any(held):
+            return self._windows_s
+        pairs = list(zip(held, found, self._windows_s, strict=True))
+        beside_s = sum(window_s + _BESIDE_S for is_held, _, window_s in pairs if not is_held)
+        fitting_s = (left_s / LEAST_ROUNDS - beside_s) / sum(held) - 2 * _BESIDE_S
+        ample_s, least_s = SETTLE.longer_s[0], self._least_at_limit_s
+        first_s = min(ample_s, max(least_s, fitting_s))
+
+        def of(is_held: bool, one: CallWindow, window_s: float) -> float:
+            if not is_held or (window_s >= least_s and not one.reason):
+                return window_s
+            return max(window_s, ample_s if window_s >= least_s else first_s)
+
+        return [of(*one) for one in pairs]
 
     def _window(self, number: int, round_number: int) -> CallWindow:
         window_s, call = self._windows_s[number], self._calls[number]
         times = calls_in(window_s, self._times_s[number], self._check.sensor)
         run = self._gpu.run_calls(call, times)
         self._times_s[number] = run.window.elapsed_s / times
+        limits = SETTLE
+        if window_s >= self._least_at_limit_s:
+            limits = replace(SETTLE, long_s=min(SETTLE.long_s, SETTLE.filled * window_s))
         found = kernel_power(
             run.trace,
             run.window,
@@ -159,6 +186,7 @@ class RoundMeasurement:
             self._check,
             run.throttle_reasons,
             self._board,
+            limits,
             has_phases=True,
         )
         others = max(run.before.other_processes, run.after.other_processes)
@@ -174,5 +202,11 @@ class RoundMeasurement:
             run.after.temperature_c,
             found.slowed,
             power.reason or found.unsettled,
-            found.note,
+            "; ".join(filter(None, (found.note, _waited(run.queued_s, times, found.launch_s)))),
         )
+
+
+def _waited(queued_s: float, times: int, call_s: float) -> str:
+    """Return what must be said where little was left for the GPU when the last call was launched."""
+    ahead = times <= 5 * _AHEAD_CALLS or not queued_s < _AHEAD_CALLS * call_s + _SEEN_S
+    return "" if ahead else _WAITED

@@ -24,6 +24,7 @@ from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.devices.sequence import only_run
+from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.roofline.kernel import (
     COPY,
@@ -104,6 +105,11 @@ def measure(
     """
     if gpu.info.kind is GpuKind.REPLAYED:
         raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
+    if isinstance(gpu, SimulatedGpu) and not gpu.has_memory:
+        raise InputError(
+            f"{gpu.info.name} has a memory without a limit, which has no roofline: name one that has a limit,"
+            " such as simulated:h200-memory"
+        )
     runner = _Roofline(gpu, options)
     plan = runner.plan()
     with open_recordings(gpu, PURPOSE, out, resume=resume) as folder, kernel_lines(folder) as kept:

@@ -10,7 +10,7 @@ from fakes.troubled import Trouble, TroubledGpu
 
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
-from ptxbench.devices.simulated import find_profile
+from ptxbench.devices.simulated import SimulatedGpu, find_profile
 from ptxbench.experiment.roofline.measure import measure
 from ptxbench.experiment.roofline.point import RooflineOptions, open_folder
 from ptxbench.experiment.roofline.result import work_out
@@ -108,3 +108,9 @@ def test_kernels_at_the_power_limit_run_until_they_have_settled_and_are_marked(t
 def test_beside_another_program_no_kernel_counts(tmp_path):
     with pytest.raises(InputError, match=r"no other program was on the GPU \(\d+ did then\)"):
         found(Trouble("others", others=1), tmp_path / "run")
+
+
+def test_a_simulated_gpu_without_a_memory_is_refused_before_anything_runs(tmp_path):
+    with pytest.raises(InputError, match="name one that has a limit, such as simulated:h200-memory"):
+        measure(SimulatedGpu(), FEW, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
