@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from page_blocks import table, write_blocks
@@ -24,10 +25,14 @@ from ptxbench.experiment.roofline.result import RESULT, write_result
 
 ROOT = Path(__file__).resolve().parents[1]
 _KINDS = ("f32", "f64", "f16x2", "mma-f16", "mma-f64", "mma-tf32")
-_LEVELS = {"dram": "DRAM", "shared": "shared memory"}
+_LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "shared": "shared memory"}
 _BOARDS = ("GPU, flop", "pJ/flop", "pJ a byte more", "at most TB/s", "constant, W", "DRAM, W", "B_tau",
            "B_eps", "half at", "Gflop/J")  # fmt: skip
 _THIRD = ("GPU, flop", "unseen, %", "residual, %", "by SMs, %", "constant, W", "AIC", "asleep, W")
+_MODELS = ("no limit", "work waits", "work waits, limit fitted", "clock falls")
+_LIMITED = ("GPU, flop", "kernels", "no limit", "work waits (2014)", "its limit fitted", "clock falls")
+# Of one kernel alone no limit can be fitted to the others.
+_FEWEST_LIMITED = 2
 _EXPONENTS = ("GPU, flop, bytes from", "gamma", "kernels", "down to", "scatter", "bent, p")
 
 
@@ -75,18 +80,26 @@ class Kept:
         return dict(next(one for one in self.document["tried"] if one["chosen"]))
 
     @property
+    def chased(self) -> dict[str, str]:
+        """A byte of each level by its pointer chases, which other kernels of its kind only stand beside."""
+        return {one["level"]: shown(*one["value"].values()) for one in self.document["chased"]}
+
+    @property
     def has_third(self) -> bool:
         """Whether DRAM has a power of its own in it; runs on one number of SMs cannot tell."""
-        return self.chosen["name"] == "DRAM awake"
+        return self.chosen["name"] == "DRAM awake" and not self.chased
 
     def energy(self, name: str) -> str:
         """Return a fitted energy or power with its interval."""
         return shown(*next(one["value"].values() for one in self.document["energies"] if one["name"] == name))
 
-    def quantity(self, name: str) -> dict[str, float]:
-        """Return what follows for flops and DRAM."""
-        of_dram = next(one for one in self.document["machines"] if one["level"] == "dram")
-        return dict(next(one for one in of_dram["quantities"] if one["name"] == name))
+    def machine(self, level: str = "dram") -> dict[str, Any]:
+        """Return what follows for flops and a memory level."""
+        return dict(next(one for one in self.document["machines"] if one["level"] == level))
+
+    def quantity(self, name: str, level: str = "dram") -> dict[str, float]:
+        """Return one quantity of it."""
+        return dict(next(one for one in self.machine(level)["quantities"] if one["name"] == name))
 
 
 def shown(value: float, uncertainty: float, most: int = 2) -> str:
@@ -96,7 +109,7 @@ def shown(value: float, uncertainty: float, most: int = 2) -> str:
 
 
 def kept_rooflines() -> tuple[Kept, ...]:
-    """Return every kept roofline, but those of pointer chases."""
+    """Return every kept roofline."""
     found = []
     for path in sorted((ROOT / "results").glob("*/roofline/*/roofline.json")):
         manifest = json.loads((path.parent / "manifest.json").read_text(encoding="utf-8"))
@@ -104,11 +117,10 @@ def kept_rooflines() -> tuple[Kept, ...]:
         product = gpu["name"].split()[1]
         found.append((product, manifest["created"], gpu["uuid_hash"], json.loads(path.read_text())))
     letters: dict[tuple[str, str], str] = {}
-    for product, _, uuid, document in sorted(found, key=lambda one: one[:2]):
-        if not document["chased"]:
-            before = sum(known == product for known, _ in letters)
-            letters.setdefault((product, uuid), chr(ord("A") + before))
-    kept = (Kept(of, letters[of, uuid], doc) for of, _, uuid, doc in found if not doc["chased"])
+    for product, _, uuid, _ in sorted(found, key=lambda one: one[:2]):
+        before = sum(known == product for known, _ in letters)
+        letters.setdefault((product, uuid), chr(ord("A") + before))
+    kept = (Kept(of, letters[of, uuid], doc) for of, _, uuid, doc in found)
     return tuple(sorted(kept, key=lambda one: one.order))
 
 
@@ -160,8 +172,50 @@ def exponent_rows(kept: Iterable[Kept]) -> Iterator[tuple[str, ...]]:
             )
 
 
+def levels_table(kept: Iterable[Kept]) -> str:
+    """Return what a byte of each memory level costs, by fits and by pointer chases, H100 beside H200."""
+    several = [one for one in kept if len(one.document["machines"]) > 1]
+    whole = sorted(several, key=lambda one: (one.product, one.board))
+    chases = [one for one in whole if one.chased]
+    fits = [one for one in whole if not one.chased]
+    newest = {one.product: one for one in fits}.values()
+    rows = [
+        (
+            _LEVELS[level],
+            *(one.energy(level) for one in fits),
+            *(one.chased[level] for one in chases),
+            ", ".join(f"{one.machine(level)['bytes_per_s'] / 1e12:.3g}" for one in newest),
+            ", ".join(
+                f"{one.quantity('half_efficiency_flop_per_byte', level)['value']:.2g}" for one in newest
+            ),
+        )
+        for level in _LEVELS
+    ]
+    average = (f"{one.quantity('average_byte_pj')['value']:.1f}" for one in fits)
+    rows.insert(1, ("DRAM, at most TB/s", *average, *("" for _ in chases), "", ""))
+    heads = [f"{one.product} {one.board}" for one in (*fits, *chases)]
+    heads[len(fits) :] = [f"chase, {head}" for head in heads[len(fits) :]]
+    both = ", ".join(one.product for one in newest)
+    return table(("pJ/byte", *heads, f"TB/s, {both}", f"half at, {both}"), rows)
+
+
+def limited_rows(kept: Iterable[Kept]) -> Iterator[tuple[str, ...]]:
+    """Yield the mean errors of time and power of each model of the power limit, in percent."""
+    for one in kept:
+        points = one.document["machines"][0]["limited"]
+        count = len({point["kernel"] for point in points})
+        if one.has_third and count >= _FEWEST_LIMITED:
+            off = (
+                [mean(abs(p[of]) for p in points if p["model"] == name) for of in ("time_pct", "power_pct")]
+                for name in _MODELS
+            )
+            yield one.name, str(count), *(f"{time:.2g}%, {power:.2g}%" for time, power in off)
+
+
 PAGES: dict[str, tuple[str, Callable[[Sequence[Kept]], str]]] = {
     "boards": ("docs/roofline.md", lambda kept: table(_BOARDS, board_rows(kept))),
+    "levels": ("docs/roofline.md", levels_table),
+    "limited": ("studies/roofline/fit.md", lambda kept: table(_LIMITED, limited_rows(kept))),
     "third": ("studies/roofline/fit.md", lambda kept: table(_THIRD, third_rows(kept), 5)),
     "exponents": ("docs/clocks.md", lambda kept: table(_EXPONENTS, exponent_rows(kept))),
 }
