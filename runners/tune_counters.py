@@ -5,7 +5,7 @@
 Needs `ncu` on PATH, and the right to read the GPU's counters. Each variant that counts is built and launched
 once, by a process that ncu watches; a kernel of your own needs its specification by --spec. The counters are
 those of Anzt et al. (2015), section 3.6 and Figures 6 to 8, as far as today's GPUs have them. 25 variants of
-a matrix product take a minute.
+a matrix product take a minute. Clocks stay as they are: ncu is told not to set them.
 """
 
 from __future__ import annotations
@@ -143,6 +143,8 @@ def main() -> int:
     with TemporaryDirectory() as scratch:
         log = Path(scratch, "counters.csv")
         watch = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)]
+        # By default ncu sets the clock, and empties the caches before each pass.
+        watch += ["--clock-control", "none", "--cache-control", "none"]
         command = [*watch, "--metrics", ",".join(COUNTERS.values()), *own]
         environment = {**os.environ, "LC_ALL": "C"}
         done = subprocess.run(
@@ -165,6 +167,9 @@ if __name__ == "__main__":
     except FileNotFoundError:
         print("tune_counters: there is no ncu on PATH", file=sys.stderr)
         sys.exit(2)
+    except subprocess.TimeoutExpired:
+        print(f"tune_counters: ncu was stopped after {_LIMIT_S} s", file=sys.stderr)
+        sys.exit(1)
     except PtxbenchError as error:
         print(f"tune_counters: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

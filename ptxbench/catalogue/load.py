@@ -146,8 +146,9 @@ def find_instruction(name: str) -> Instruction:
     raise InputError(f"unknown instruction {name!r}; {hint}")
 
 
-def parse_rows(text: str, origin: str, names: Collection[str] | None = None) -> tuple[Instruction, ...]:
-    """Parse one catalogue file.
+@lru_cache(maxsize=64)
+def parse_rows(text: str, origin: str, names: frozenset[str] | None = None) -> tuple[Instruction, ...]:
+    """Parse one catalogue file, once.
 
     Args:
         text: TOML with `[[group]]` tables: what rows share, and the list `rows`.

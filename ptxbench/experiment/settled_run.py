@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 
-from ptxbench.analysis.throttling import describe_throttling, slowing_reasons
+from ptxbench.analysis.throttling import describe_throttling, is_near_limit, slowing_reasons
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
@@ -25,6 +26,9 @@ from ptxbench.storage.recording import Recording, RecordingFolder
 
 # Launches that a host makes in a second at most.
 _MOST_PER_S = 250_000
+# Below the limit a change of the time of a launch is a drift beyond so many of its standard errors, by so
+# many stretches of each half: kernels at once, and what waits for the host, scatter by percents throughout.
+_DRIFT_ERRORS, _LEAST_STRETCHES = 3.0, 4
 
 
 @dataclass(frozen=True)
@@ -183,8 +187,9 @@ def run_until_settled(
             # A launch among others takes less than the one by itself that it was planned by.
             run, times = attempt(length_s**2 / run.window.elapsed_s)
         result = kernel_power(run.trace, run.window, times, source, run.throttle_reasons, board, limits)
-        if not result.unsettled:
-            break
+        far = not result.slowed and not is_near_limit(result.power.power_w, board.set_w)
+        if not result.unsettled or (far and length_s >= limits.longer_s[0]):
+            break  # far from the limit nothing takes longer to settle
     others = max(run.before.other_processes, run.after.other_processes)
     return run, result.beside_others(others) if others > 0 else result
 
@@ -329,11 +334,21 @@ def _unsettled(
     if abs(change) > even:
         return f"the power still changed by {change:+.1%}"
     slower = _change(counted.launch_times_s)
-    if abs(slower) > limits.even:
+    scatters = not slowed and abs(slower) < _DRIFT_ERRORS * _change_error(counted.launch_times_s)
+    if abs(slower) > limits.even and not scatters:
         return f"the time of a launch still changed by {slower:+.1%}"
     if slowed and power.standard_error_w > limits.even * power.power_w:
         return f"the power went up and down, so that it is known to {power.standard_error_w:.2g} W only"
     return ""
+
+
+def _change_error(times_s: Sequence[float]) -> float:
+    """Return the standard error of that change, by the scatter within both halves; 0 of too few stretches."""
+    half = len(times_s) // 2
+    if half < _LEAST_STRETCHES:
+        return 0.0
+    spread_s = math.hypot(stdev(times_s[:half]), stdev(times_s[-half:]))
+    return spread_s / math.sqrt(half) / fmean(times_s[:half])
 
 
 def _change(times_s: Sequence[float]) -> float:

@@ -138,6 +138,20 @@ def test_power_that_changes_below_the_limit_is_waited_for_as_well():
     assert step.asked_s == [0.4]
 
 
+def test_far_from_the_limit_launches_that_scatter_are_settled_and_those_that_drift_wait_once():
+    random = np.random.default_rng(3)
+    for _ in range(20):
+        scatter = Board(lambda t: 300.0 + 0 * t, lambda t: LAUNCH_S * (1 + 0.04 * random.standard_normal(16)))
+        assert settled(scatter).unsettled == ""
+        assert scatter.asked_s == [0.4]
+    drift = Board(lambda t: 300.0 + 0 * t, lambda t: LAUNCH_S * (1 + 0.1 * t))
+    assert "the time of a launch still changed by +" in settled(drift).unsettled
+    assert drift.asked_s == [0.4, 4.0]
+    held = Board(lambda t: 690.0 + 0 * t, lambda t: LAUNCH_S * (1 + 0.1 * t), POWER_CAP)
+    assert settled(held).unsettled
+    assert held.asked_s == [0.4, 4.0, 8.0]
+
+
 def test_a_gpu_that_heat_slows_down_is_said():
     found = settled(Board(lambda t: 500.0 + 0 * t, reasons=THERMAL))
     assert found.slowed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,24 @@ def test_other_launches_than_were_made_are_refused(tmp_path) -> None:
     seen = csv_of(tmp_path / "ncu.csv", [("gemm", 1.0, 1)])
     with pytest.raises(InputError, match="ncu saw 1 launches of 2 variants"):
         RUNNER["table"](seen, ["a", "b"], ["gemm"])
+
+
+def test_ncu_is_told_to_leave_the_clocks_and_its_launches_are_those_of_the_run(tmp_path, monkeypatch) -> None:
+    trials = RUNNER["counted"](TuningFolder.read(KEPT))
+    commands = []
+
+    def ncu(command, **_words):
+        commands.append(command)
+        csv_of(Path(command[command.index("--log-file") + 1]), [("gemm", 1e12, 7)] * len(trials))
+        return subprocess.CompletedProcess(command, 0, "gemm\n" * len(trials), "")
+
+    monkeypatch.setattr(subprocess, "run", ncu)
+    out = tmp_path / "counters.csv"
+    monkeypatch.setattr(sys, "argv", ["tune_counters", str(KEPT), "--out", str(out)])
+    assert RUNNER["main"]() == 0
+    assert len(out.read_text().splitlines()) == 1 + len(trials)
+    (command,) = commands
+    assert command[command.index("--clock-control") + 1] == "none"
 
 
 @pytest.mark.hostile
