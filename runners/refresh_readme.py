@@ -16,10 +16,9 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from page_blocks import write_blocks
 from refresh_console import output_of
@@ -74,23 +73,6 @@ _OF_ROOFLINE = {
     "mma-tf32": "mma.m16n8k8.f32.tf32.tf32.f32",
     "mma-f64": "mma.m16n8k4.f64.f64.f64.f64",
 }
-# Kept rooflines of DRAM: kind of flop, board and run.
-_ROOFLINES = {
-    "nvidia-h200": (
-        ("f32", "A", "f32"), ("f32", "B", "f32-levels"), ("f64", "A", "f64"), ("f16x2", "A", "f16x2"),
-        ("f16 by mma", "C", "mma-f16"), ("f64 by mma", "C", "mma-f64"), ("f32, zeros", "B", "f32-zeros"),
-        ("f32", "D", "f32-levels-4198"), ("f64", "D", "f64-4198"), ("f16 by mma", "D", "mma-f16-4198"),
-        ("f64 by mma", "D", "mma-f64-4198"), ("tf32 by mma", "D", "mma-tf32-4198"),
-        ("f32, zeros", "D", "f32-zeros-4198"),
-    ),
-    "nvidia-h100": (
-        ("f32", "A", "f32"), ("f32", "C", "f32-levels"), ("f64", "B", "f64"),
-        ("f16 by mma", "C", "mma-f16"), ("f64 by mma", "D", "mma-f64"), ("tf32 by mma", "E", "mma-tf32"),
-        ("f32, zeros", "B", "f32-zeros"),
-    ),
-}  # fmt: skip
-_LEVELS = {"dram": "DRAM", "l2": "L2", "l1": "L1", "shared": "shared memory"}
-_NAMES = {f"mma-{kind}": f"{kind} by mma" for kind in ("f16", "bf16", "tf32", "f64")}
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "nvidia-h200"
 
@@ -132,9 +114,6 @@ def pages(rows: Sequence[TableRow]) -> dict[tuple[str, str], str]:
         ("docs/accuracy.md", "coverage"): coverage_table(),
         ("studies/boards/accuracy.md", "tensor-roofline"): tensor_roofline_table(),
         ("docs/howto/look_up.md", "example"): cost_example(),
-        ("docs/roofline.md", "boards"): rooflines_table(),
-        ("studies/roofline/fit.md", "third"): third_power_table(),
-        ("docs/clocks.md", "exponents"): exponents_table(),
     }
 
 
@@ -255,101 +234,6 @@ def tensor_roofline_table() -> str:
         )
         lines.append(f"| {gpu.upper()}, `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def _rooflines() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what each kept roofline of DRAM says, with the letter of its board, by GPU."""
-    for gpu, kept in _ROOFLINES.items():
-        for label, board, name in kept:
-            path = ROOT / "results" / gpu / "roofline" / name / "roofline.json"
-            title = gpu.removeprefix("nvidia-").upper()
-            yield f"{title} {board}, {label}", json.loads(path.read_text(encoding="utf-8"))
-
-
-def rooflines_table() -> str:
-    """Return what kept rooflines say of a flop and a byte of DRAM, in Markdown."""
-    lines = [
-        "| GPU, flop | pJ/flop | pJ a byte more | at most TB/s | constant, W | DRAM, W | B_tau | B_eps"
-        " | half at | Gflop/J |",
-        "| --- |" + " ---: |" * 9,
-    ]
-    for label, found in _rooflines():
-        machine = next(one for one in found["machines"] if one["level"] == "dram")
-        known = {one["name"]: one for one in machine["quantities"]}
-        energies = {one["name"]: _with_interval(one["value"]) for one in found["energies"]}
-        cells = [
-            *(energies[name] for name in (machine["kind"], "dram")),
-            f"{known['average_byte_pj']['value']:.1f}",
-            *(energies.get(name, "-") for name in ("constant", "DRAM awake")),
-            f"{known['time_balance_flop_per_byte']['value']:.3g}",
-            *(_between(known[f"{name}_flop_per_byte"]) for name in ("energy_balance", "half_efficiency")),
-            f"{known['best_gflops_per_w']['value']:.3g}",
-        ]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def third_power_table() -> str:
-    """Return what the power of DRAM at work does to the fit of kept rooflines, in Markdown."""
-    lines = [
-        "| GPU, flop | unseen, % | residual, % | AIC | by SMs, % | constant, W | asleep, W |",
-        "| --- | --- | --- | ---: | --- | --- | ---: |",
-    ]
-    for label, found in _rooflines():
-        plain = found["tried"][0]
-        chosen = next(one for one in found["tried"] if one["chosen"])
-        both = plain, chosen
-        by_sms = [", ".join(f"{sms}: {mean:+.1f}" for sms, mean in one["by_sms"]) for one in both]
-        constant = next(
-            _with_interval(one["value"]) for one in found["energies"] if one["name"] == "constant"
-        )
-        cells = [
-            " to ".join(f"{one['unseen_pct']:.2f}" for one in both),
-            " to ".join(f"{one['rms_pct']:.2f}" for one in both),
-            f"{chosen['aic'] - plain['aic']:+.0f}",
-            " to ".join(by_sms),
-            constant,
-            f"{found['sleeping_w']:.0f}",
-        ]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def exponents_table() -> str:
-    """Return how energy goes with the clock by kernels of kept rooflines at the power limit, in Markdown."""
-    lines = [
-        "| GPU, flop, bytes from | gamma | kernels | down to | scatter | bent, p |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    letters: dict[str, str] = {}
-    for label, found in _rooflines():
-        letters[found["gpu"]["uuid_hash"]] = label.partition(",")[0]
-    for gpu in _ROOFLINES:
-        for path in sorted((ROOT / "results" / gpu / "roofline").glob("*/roofline.json")):
-            found = json.loads(path.read_text(encoding="utf-8"))
-            levels = {one["level"] for one in found["machines"]}
-            where = "several" if len(levels) > 1 else _LEVELS[min(levels)]
-            for one in found.get("exponents", ()):
-                fitted = one["exponent"]
-                words = _NAMES.get(one["kind"], one["kind"])
-                bent = "-" if fitted["misfit"] is None else f"{fitted['misfit']:.2f}"
-                lines.append(
-                    f"| {letters[found['gpu']['uuid_hash']]}, {words}, {where} | "
-                    f"{_with_interval(fitted['value'])} | {fitted['kernels']} | "
-                    f"{100 * fitted['lowest_ratio']:.0f}% | {100 * fitted['scatter']:.1f}% | {bent} |"
-                )
-    return "\n".join(lines) + "\n"
-
-
-def _with_interval(value: Mapping[str, float]) -> str:
-    """Return a number with its interval, to the digit that the interval leaves."""
-    digits = max(0, 1 - math.floor(math.log10(value["uncertainty"])))
-    digits = min(digits, 2) if value["uncertainty"] < 1 else min(digits, 1)
-    return f"{value['value']:.{digits}f} ± {value['uncertainty']:.{digits}f}"
-
-
-def _between(quantity: Mapping[str, float]) -> str:
-    return f"{quantity['value']:.3g} ({quantity['low']:.3g} to {quantity['high']:.3g})"
 
 
 def cost_example() -> str:
