@@ -8,11 +8,15 @@ import subprocess
 import sys
 import tomllib
 import types
+from datetime import date
 from pathlib import Path
 
 import pytest
+import yaml
+from fakes.script import load_script
 
 from ptxbench.attribute.injector_source import library_name, source
+from ptxbench.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -148,3 +152,43 @@ def test_wheels_of_a_release_must_have_the_library():
     workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     assert "pypa/cibuildwheel@" in workflow
     assert "ubuntu-24.04-arm" in workflow
+
+
+def test_the_version_is_the_same_wherever_it_is_said():
+    said = load_script("runners/set_version.py").said(ROOT)
+    version, _, rest = said["code"].partition(".dev")
+    # Between releases the next version is at work, and the last one is cited.
+    assert said["changes"] == (f"{version} (unreleased)" if rest else f"{version} ({said['dated']})")
+    assert f"\n## {said['cited']} ({said['dated']})\n" in (ROOT / "CHANGELOG.md").read_text()
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["cff-version"] == "1.2.0"
+    assert f"{{{citation['title']}}}" in (ROOT / "docs/howto/cite.md").read_text()
+
+
+def test_a_release_is_named_in_one_go_and_what_follows_leaves_the_citation(tmp_path):
+    module = load_script("runners/set_version.py")
+    for name in ("ptxbench/core/version.py", "CHANGELOG.md", "CITATION.cff", "docs/howto/cite.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    version = module.said(tmp_path)["changes"].partition(" ")[0]
+    with pytest.raises(InputError, match="and its date"):
+        module.changed(tmp_path, version, None)
+    with pytest.raises(InputError, match="begins with"):
+        module.changed(tmp_path, "99.0.0", date(2026, 12, 1))
+    for said, day in (("7.0.0.dev0", None), ("7.0.0", date(2026, 12, 1)), ("7.1.0.dev0", None)):
+        for path, text in module.changed(tmp_path, said, day).items():
+            path.write_text(text)
+    assert module.said(tmp_path) == {
+        "code": "7.1.0.dev0",
+        "changes": "7.1.0 (unreleased)",
+        "cited": "7.0.0",
+        "dated": "2026-12-01",
+    }
+    assert (tmp_path / "CHANGELOG.md").read_text().count("\n## 7.") == 2
+
+
+def test_actions_are_named_by_their_hash_and_version():
+    for path in (ROOT / ".github" / "workflows").iterdir():
+        used = re.findall(r"uses: (.*)", path.read_text())
+        assert used
+        assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v[0-9.]+", one)] == []
