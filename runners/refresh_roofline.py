@@ -1,4 +1,4 @@
-"""Write what kept rooflines give into the tables of docs/roofline.md, docs/clocks.md and their study.
+"""Write what kept rooflines give into the tables of docs/roofline.md and of two studies.
 
     python runners/refresh_roofline.py [--refit]
 
@@ -217,7 +217,7 @@ PAGES: dict[str, tuple[str, Callable[[Sequence[Kept]], str]]] = {
     "levels": ("docs/roofline.md", levels_table),
     "limited": ("studies/roofline/fit.md", lambda kept: table(_LIMITED, limited_rows(kept))),
     "third": ("studies/roofline/fit.md", lambda kept: table(_THIRD, third_rows(kept), 5)),
-    "exponents": ("docs/clocks.md", lambda kept: table(_EXPONENTS, exponent_rows(kept))),
+    "exponents": ("studies/clocks/fit.md", lambda kept: table(_EXPONENTS, exponent_rows(kept))),
 }
 
 
