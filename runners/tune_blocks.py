@@ -24,7 +24,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -106,6 +106,7 @@ class Kept:
     def __init__(self, file: Path) -> None:
         self._lines = Lines(file, KeptTrial, lambda one: one.key).open()
         self.trials = self._lines.by_name
+        self.close = self._lines.close
 
     def get(self, case: str, repeat: int, name: str, make: Callable[[], ConcurrentTrial]) -> ConcurrentTrial:
         """Return a run, which is made and kept where it is not there."""
@@ -289,15 +290,16 @@ def _measure(
             raise InputError(f"{out} is of another board; choose a new folder")
     else:
         write_manifest(out / MANIFEST, new_manifest(Kind.STUDY, part, (gpu.info,), gpu.sensors))
-    runner = Runner(gpu, Kept(out / "trials.jsonl"), arguments)
     code = 0
-    for names in cases:
-        try:
-            runner.case(names, clocks_mhz, set_clock)
-        except OutOfTimeError:
-            print(f"{'+'.join(names)}: the limit of time was met", file=sys.stderr)
-            code = 1
-        _write(out, [row for one in cases for row in runner.rows(one, clocks_mhz)], gpu)
+    with closing(Kept(out / "trials.jsonl")) as kept:
+        runner = Runner(gpu, kept, arguments)
+        for names in cases:
+            try:
+                runner.case(names, clocks_mhz, set_clock)
+            except OutOfTimeError:
+                print(f"{'+'.join(names)}: the limit of time was met", file=sys.stderr)
+                code = 1
+            _write(out, [row for one in cases for row in runner.rows(one, clocks_mhz)], gpu)
     return code
 
 

@@ -1,13 +1,12 @@
 """What an opcode costs on zeros where a run has no trial on them."""
 
 import csv
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from fakes.measuring import asked
+from fakes.script import run_script
 
 from ptxbench.core.condition import OptLevel
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -31,8 +30,8 @@ def on_zeros(opcode, zeros=()):
 
 
 def test_the_shipped_figures_are_those_of_the_run_that_they_name(tmp_path):
-    command = [sys.executable, str(ROOT / "runners/refresh_zeros.py"), str(ROOT / DATA["run"])]
-    subprocess.run([*command, "--out", str(tmp_path / "z.toml")], check=True)
+    done = run_script("runners/refresh_zeros.py", ROOT / DATA["run"], "--out", tmp_path / "z.toml")
+    assert done.returncode == 0
     assert (tmp_path / "z.toml").read_text() == (ROOT / "ptxbench/model/zeros_ratios.toml").read_text()
     assert shipped_ratios().source == f"{DATA['run']} ({DATA['gpu']})"
 
@@ -45,8 +44,7 @@ def test_the_shipped_figures_are_rows_of_the_table():
 
 def test_a_run_without_zeros_is_refused():
     run = ROOT / "results/nvidia-h200/levels"
-    command = [sys.executable, str(ROOT / "runners/refresh_zeros.py"), str(run)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_script("runners/refresh_zeros.py", run)
     assert done.returncode == 2
     assert "no valid -O3 row on both" in done.stderr
 
@@ -56,11 +54,11 @@ def test_simulated_figures_are_not_shipped(tmp_path):
     what = asked("fma.rn.f32", patterns=("random", "zeros"), opt_levels=(OptLevel.O3,), max_repeats=3)
     with start_run(gpu, what, tmp_path / "run") as folder:
         measure_table(gpu, folder)
-    command = [sys.executable, str(ROOT / "runners/refresh_zeros.py"), str(tmp_path / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = ("runners/refresh_zeros.py", tmp_path / "run")
+    done = run_script(*words)
     assert done.returncode == 2
     assert "is simulated" in done.stderr
-    assert subprocess.run([*command, "--out", str(tmp_path / "z.toml")], check=False).returncode == 0
+    assert run_script(*words, "--out", tmp_path / "z.toml").returncode == 0
     assert '"FFMA" = ' in (tmp_path / "z.toml").read_text()
 
 

@@ -1,18 +1,15 @@
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fakes.script import run_script
 
 RUNNER = Path(__file__).parents[2] / "runners" / "check_catalogue.py"
 
 
 def check(*arguments):
-    return subprocess.run(
-        [sys.executable, str(RUNNER), *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    return run_script(RUNNER, *arguments)
 
 
 def test_writes_a_row_for_each_level_and_form_and_a_manifest(tmp_path):

@@ -1,7 +1,7 @@
 import csv
-import subprocess
-import sys
 from pathlib import Path
+
+from fakes.script import run_script
 
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -24,9 +24,7 @@ BUDGET_S = 3.0
 
 
 def close(path):
-    return subprocess.run(
-        [sys.executable, str(RUNNER), str(path)], capture_output=True, text=True, check=False
-    )
+    return run_script(RUNNER, path)
 
 
 def test_an_unfinished_run_gets_its_final_files_and_no_trial_is_lost(tmp_path):
@@ -59,12 +57,7 @@ def test_a_run_that_was_killed_before_it_wrote_a_table_is_closed_and_can_be_reco
     done = close(path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{path}: 0 rows, 4 more were not reached\n"
-    again = subprocess.run(
-        [sys.executable, str(RUNNER.parent / "recompute_table.py"), str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    again = run_script("runners/recompute_table.py", path)
     assert (again.returncode, again.stderr) == (0, "")
     rows = list(csv.DictReader((path / "table.csv").read_text().splitlines()))
     assert [row["status"] for row in rows].count("ok") == 2

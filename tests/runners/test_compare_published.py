@@ -1,14 +1,12 @@
 """A run beside Table I of Arafa et al. (2020)."""
 
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fakes import run as fake
-from fakes.script import load_script
+from fakes.script import load_script, run_script
 
 from ptxbench.catalogue.arafa import load_arafa_table
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
@@ -102,9 +100,7 @@ def test_a_run_without_the_reference_is_refused(runner):
 def test_the_command_prints_markdown(tmp_path):
     with RunFolder.create(tmp_path / "run", fake.manifest(fake.simulated())) as made:
         made.finish(ROWS, fake.END)
-    done = subprocess.run(
-        [sys.executable, str(RUNNER), str(tmp_path / "run")], capture_output=True, text=True
-    )
+    done = run_script(RUNNER, tmp_path / "run")
     assert (done.returncode, done.stderr) == (0, "")
     assert "SIMULATED, no measurement" in done.stdout
     lines = [line for line in done.stdout.splitlines() if line.startswith("|")]

@@ -1,13 +1,13 @@
 """The table beside models that know less, on made-up sessions whose truth is known."""
 
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fakes.kernel_session import MadeUpSession, mixture
+from fakes.script import run_script
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
@@ -117,15 +117,7 @@ def test_a_folder_of_measured_and_counted_cases_gives_a_row_a_model_and_a_row_a_
         purpose = Purpose.JUDGED if family.startswith("new") else Purpose.FIT
         for kind in ("random", "zeros"):
             session.add(family, kind, purpose, mixture(n), 0.0, 6e-3)
-    command = [
-        sys.executable,
-        RUNNERS / "compare_suite.py",
-        "--validation",
-        session.write(),
-        "--table",
-        TABLE,
-    ]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    done = run_script("runners/compare_suite.py", "--validation", session.write(), "--table", TABLE)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "4 judged cases, 0 of them at the power limit"

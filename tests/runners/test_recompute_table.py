@@ -1,11 +1,10 @@
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 from fakes.measuring import asked, measured
+from fakes.script import run_script
 
 from ptxbench.core.status import Status
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -19,9 +18,7 @@ FINAL = ("records.parquet", "table.csv", "traces.parquet")
 
 
 def recompute(path):
-    return subprocess.run(
-        [sys.executable, str(RUNNER), str(path)], capture_output=True, text=True, check=False
-    )
+    return run_script(RUNNER, path)
 
 
 def test_records_and_table_follow_from_the_traces_alone(tmp_path):

@@ -3,11 +3,10 @@
 import csv
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fakes.script import run_script
 
 from ptxbench.core.errors import ToolError
 from ptxbench.core.toolchain import tool_path
@@ -16,9 +15,7 @@ RUNNER = Path(__file__).parents[2] / "runners" / "tune_blocks.py"
 
 
 def tune(*arguments):
-    return subprocess.run(
-        [sys.executable, str(RUNNER), *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    return run_script(RUNNER, *arguments)
 
 
 @pytest.mark.usefixtures("nvcc")

@@ -1,17 +1,14 @@
 import json
-import subprocess
 import sys
 from pathlib import Path
 
-from fakes.script import load_script
+from fakes.script import load_script, run_script
 
 RUNNER = Path(__file__).parents[2] / "runners" / "tune_gemm.py"
 
 
 def tune(*arguments):
-    return subprocess.run(
-        [sys.executable, str(RUNNER), *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    return run_script(RUNNER, *arguments)
 
 
 def test_measures_writes_and_goes_on(tmp_path, monkeypatch, capsys):

@@ -3,7 +3,6 @@
 import csv
 import importlib
 import stat
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from fakes.gpu_libraries import HOLDERS, install
 from fakes.kernel_session import MadeUpSession, mixture
+from fakes.script import run_script
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.validate import launches_by_case
@@ -239,8 +239,7 @@ def test_a_session_is_not_measured_over(tmp_path, monkeypatch, runner):
 
 
 def estimated(*arguments):
-    command = [sys.executable, str(RUNNERS / "validate_kernels.py"), "estimate", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_script("runners/validate_kernels.py", "estimate", *arguments)
 
 
 def test_judging_writes_the_table_and_the_model_and_prints_both_kinds_apart(tmp_path):
