@@ -67,3 +67,15 @@ function download(name, type, text) {
   make("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
+// One GPU or run in the list above the table, with the color of its marks where there are several.
+function listed(name, about, run = null) {
+  const dot = run === null ? null : make("span", { class: "dot", "aria-hidden": "true" });
+  if (dot) dot.style.background = color(run);
+  $("runs").append(make("li", {}, dot, make("b", {}, name), make("span", { class: "soft" }, " · " + about)));
+}
+const csvOf = (names, rows) => [names.join(","), ...rows.map((row) => names.map((name) => csvCell(row[name])).join(","))].join("\n") + "\n";
+// The two buttons write what `csvText` and `jsonText` of the page return.
+function exportsAs(file) {
+  $("csv").addEventListener("click", () => download(file + ".csv", "text/csv", csvText()));
+  $("json").addEventListener("click", () => download(file + ".json", "application/json", jsonText()));
+}

@@ -21,6 +21,7 @@ _SHARED_FILES = {
     "shared_style": "shared.css",
     "shared_table": "shared_table.css",
     "shared_script": "shared.js",
+    "shared_table_script": "shared_table.js",
 }
 _SHARED = re.compile(f"@@({'|'.join(_SHARED_FILES)})@@")
 _MARK = re.compile(r"@@(title|data|script_hash)@@")
