@@ -1,4 +1,4 @@
-"""Work the figures of docs/tuning.md out again from kept searches and the shipped tables, and write them.
+"""Work the figures of docs/tuning.md and studies/tuning out again from kept searches and the shipped tables.
 
     python runners/refresh_tuning.py
 
@@ -29,7 +29,11 @@ from ptxbench.tune.model_energy import ModelEnergy
 from ptxbench.tune.repeats import FIRST
 from ptxbench.tune.trial import Trial
 
-PAGE = ROOT / "docs" / "tuning.md"
+# The blocks of each page.
+PAGES = {
+    ROOT / "docs" / "tuning.md": ("first-five",),
+    ROOT / "studies" / "tuning" / "searches.md": ("ranks", "gemm-h200", "adds", "ways"),
+}
 RESULTS = ROOT / "results"
 # Each kept search of ten variants and more by what the page calls it.
 SEARCHES = {
@@ -97,12 +101,14 @@ def read_search(name: str) -> Search:
 def main() -> int:
     """Work out and write."""
     searches = {name: read_search(name) for name in SEARCHES}
-    write_blocks(PAGE, blocks(searches))
+    made = blocks(searches)
+    for page, names in PAGES.items():
+        write_blocks(page, {name: made[name] for name in names})
     return 0
 
 
 def blocks(searches: dict[str, Search]) -> dict[str, str]:
-    """Return every block of the page by its name, in Markdown."""
+    """Return every block of the pages by its name, in Markdown."""
     return {
         "first-five": _first_five(searches.values()),
         "ranks": _ranks(searches.values()),
