@@ -38,6 +38,7 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h100/roofline/mma-tf32",
         "results/nvidia-h200/levels",
         "results/nvidia-h200/operands",
+        "results/nvidia-h200/profiles/decode",
         "results/nvidia-h200/repeat-1",
         "results/nvidia-h200/roofline/f32",
         "results/nvidia-h200/roofline/f32-levels",
