@@ -60,7 +60,8 @@ def test_twice_the_work_takes_more():
 
 
 def test_a_thing_is_hardly_ever_told_from_itself():
-    told = [ptxbench.compare(sine, sine, inputs=inputs, seed=n, budget=9) for n in range(20)]
+    # Comparing results on the host would take most of the time.
+    told = [ptxbench.compare(sine, sine, inputs=inputs, seed=n, check=False, budget=8) for n in range(20)]
     assert sum(one.less_energy != "undecided" for one in told) <= 1, "\n".join(map(str, told))
 
 
