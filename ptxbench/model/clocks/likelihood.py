@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -160,7 +161,7 @@ class Profile:
         """Sum of squares of the best fit."""
         return float(np.min(self.squares))
 
-    @property
+    @cached_property
     def limit(self) -> float:
         """Sum of squares up to which a curve is within the 95% region (F test)."""
         return self.least * (1 + student_quantile(self.freedom) ** 2 / self.freedom)

@@ -23,6 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -189,7 +190,7 @@ def fit_ridge(samples: Sequence[PowerSample], cap_w: float = math.inf) -> Ridge:
     outcome, curve, likely = fit.outcome, fit.curve(cap_w), fit.likely(cap_w)
     is_bent, fits = fit.voltage is not Voltage.FLAT, outcome in _FITS
     best_mhz = curve.best_clock_mhz(low_mhz, high_mhz) if fits else math.nan
-    best_mhz_of_likely = [one.best_clock_mhz(low_mhz, high_mhz) for one in likely] if fits else [math.nan]
+    best_mhz_of_likely = fit.likely_best_mhz() if fits else [math.nan]
     return Ridge(
         found=outcome is _Outcome.RIDGE,
         verdict=outcome.sentence(low_mhz, high_mhz),
@@ -386,10 +387,19 @@ class _Fit:
             return PowerCurve(self.line.idle_w, self.line.slope_w / top_mhz, top_mhz, 0.0, cap_w)
         return self._curve(self.bent.ridges[self.bent.best], self.bent.coefficients[self.bent.best], cap_w)
 
+    @cached_property
+    def _edge(self) -> tuple[Float, Float]:
+        return self.quadratic.likely()
+
     def likely(self, cap_w: float) -> tuple[PowerCurve, ...]:
         """Return curves at the edge of the 95% region."""
-        pairs = zip(*self.quadratic.likely(), strict=True)
+        pairs = zip(*self._edge, strict=True)
         return tuple(self._curve(ridge, coefficients, cap_w) for ridge, coefficients in pairs)
+
+    def likely_best_mhz(self) -> list[float]:
+        """Return the clock of least energy of each of them, MHz."""
+        found = least_energy(*self._edge, float(self.samples.clocks[0])) * self.samples.top_mhz
+        return [float(mhz) for mhz in found]
 
     def _curve(self, ridge: float, coefficients: Float, cap_w: float) -> PowerCurve:
         idle_w, root, rise, bend = coefficients.tolist()

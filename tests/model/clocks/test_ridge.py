@@ -37,18 +37,18 @@ def test_the_hidden_ridge_is_found_within_one_clock_step(ridge_mhz, scatter):
 
 def test_intervals_hold_the_hidden_ridge():
     held = []
-    for seed in range(20):
+    for seed in range(10):
         found = fit_ridge(samples(hidden(1000), 0.004, seed))
         held.append(abs(found.ridge_mhz.value - 1000) <= found.ridge_mhz.uncertainty)
-    assert np.mean(held) >= 0.88
+    assert np.mean(held) >= 0.9
 
 
 def test_the_linear_law_is_kept_unless_the_samples_reject_it():
     line, bend = hidden(1000), PowerCurve(80, 0.12, 1000, 0, kappa_per_mhz2=5e-7)
-    kept = [fit_ridge(samples(line, 0.004, seed)) for seed in range(10)]
-    assert sum(found.voltage is Voltage.LINEAR for found in kept) >= 8
+    kept = [fit_ridge(samples(line, 0.004, seed)) for seed in range(6)]
+    assert sum(found.voltage is Voltage.LINEAR for found in kept) >= 5
     assert all(found.curve.kappa_per_mhz2 == 0 for found in kept if found.voltage is Voltage.LINEAR)
-    for seed in range(5):
+    for seed in range(3):
         found = fit_ridge(samples(bend, 0.004, seed))
         assert found.voltage is Voltage.QUADRATIC
         assert abs(found.kappa_per_mhz2.value - 5e-7) <= found.kappa_per_mhz2.uncertainty
@@ -58,7 +58,7 @@ def test_the_linear_law_is_kept_unless_the_samples_reject_it():
 def test_a_bend_too_small_to_be_seen_is_within_the_intervals():
     bend = PowerCurve(80, 0.12, 1000, 1 / 2000, kappa_per_mhz2=1.5e-7)
     best_mhz = bend.best_clock_mhz(CLOCKS[0], CLOCKS[-1])
-    for seed in range(8):
+    for seed in range(4):
         found = fit_ridge(samples(bend, 0.01, seed))
         assert abs(found.ridge_mhz.value - 1000) <= found.ridge_mhz.uncertainty
         assert abs(found.best_clock_mhz.value - best_mhz) <= found.best_clock_mhz.uncertainty
@@ -81,7 +81,7 @@ def test_samples_that_no_law_fits_give_no_clock_rather_than_a_false_one():
 def test_the_error_of_the_voltage_law_holds_the_energy_at_other_clocks():
     bend = PowerCurve(80, 0.12, 1000, 0, kappa_per_mhz2=5e-7)
     held = []
-    for seed in range(10):
+    for seed in range(5):
         law = VoltageLaw(fit_ridge(samples(bend, 0.004, seed)), 1905)
         for mhz in (600, 1200, 1500):
             truth = (bend.voltage(mhz) / bend.voltage(1905)) ** 2

@@ -78,7 +78,7 @@ def test_a_stopped_sweep_goes_on_where_it_was(tmp_path):
 
 def test_memory_clock_and_power_limit_act_on_the_simulated_gpu(tmp_path):
     axes = SettingAxes(None, Values((3201, 1593)), Values((700, 400)))
-    found = tune(clocked_gpu(), tuning(tmp_path / "spec", axes, n=1 << 24), tmp_path / "t")
+    found = tune(clocked_gpu(), tuning(tmp_path / "spec", axes, n=1 << 23), tmp_path / "t")
     by_name = {t.name: t for t in found.trials}
     name = "BLOCK=128 MORE=1 SPACE=4 @mem{},cap{}"
     free, slow = by_name[name.format(3201, 700)], by_name[name.format(1593, 700)]
