@@ -15,12 +15,14 @@ import ctypes
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.devices.select import open_gpu
 from ptxbench.storage.atomic import write_text
 from ptxbench.tune.source import variant_source
 from ptxbench.tune.spec import Source
@@ -154,7 +156,7 @@ def measure(size: int, seconds: float, products: Sequence[Callable[[Any, Any], A
     import ptxbench
 
     def inputs() -> tuple[Any, Any]:
-        return tuple(torch.randn((size, size), dtype=torch.float16, device="cuda") for _ in range(2))  # type: ignore[return-value]
+        return tuple(torch.randn((size, size), dtype=torch.float16, device="cuda") for _ in range(2))
 
     found = ptxbench.compare(torch.matmul, *products, inputs=inputs, check=True, budget=seconds)
     print(f"{size} cubed\n{found}\n", flush=True)
@@ -189,12 +191,15 @@ def main() -> int:
                 product(a, b)
                 torch.cuda.synchronize()
             return 0
-        found = [measure(size, options.seconds, products) for size in sizes]
+        gpu = open_gpu(str(options.gpu))
+        document: dict[str, Any] = {"gpu": asdict(gpu.info), "created": datetime.now(UTC).isoformat()}
+        gpu.close()
+        document["sizes"] = [measure(size, options.seconds, products) for size in sizes]
     except (ImportError, PtxbenchError) as error:
         print(f"hopper_gemm: {error}", file=sys.stderr)
         return 2
     if options.out is not None:
-        write_text(options.out, json.dumps(found, indent=1) + "\n")
+        write_text(options.out, json.dumps(document, indent=1) + "\n")
     return 0
 
 

@@ -15,6 +15,8 @@ import json
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -22,6 +24,7 @@ from typing import Any
 
 from kernel_tuner_beside import imported, nvml_observer, observed
 
+from ptxbench.devices.select import open_gpu
 from ptxbench.storage.atomic import write_text
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.spec import KernelSpec
@@ -119,7 +122,11 @@ def main() -> int:
 
     spec = load_spec(EXAMPLES / "reduction.toml")
     makers = {"ptxbench": lambda: EnergyObserver(0), "kernel_tuner": nvml_observer}
+    gpu = open_gpu("0")
+    document = {"gpu": asdict(gpu.info), "created": datetime.now(UTC).isoformat()}
+    gpu.close()
     found = measure(spec, chosen(spec, arguments.variants, arguments.seed), makers, arguments.repeats)
+    found = {**document, **found}
     write_text(arguments.out, json.dumps(found, indent=1) + "\n")
     print(json.dumps({name: found.get(name) for name in ("settled", "theirs_over_ours")}))
     for name in makers:

@@ -101,9 +101,12 @@ def _fills(result: KernelEstimate) -> tuple[Section, ...]:
     if not result.fills:
         return ()
     lines = ["stand-ins, with their share of the executed instructions:"]
+    lacking = {opcode for opcode, _ in result.coverage.lacking}
     for fill in result.fills[:_FILLS_SHOWN]:
         beside = f" ({fill.source})" if fill.source else ""
-        lines.append(f"  {fill.opcode}, {100 * fill.share:.2f}%: {fill.rule}{beside}")
+        # A row of a load or a store has the bytes that it moves, which an estimate counts by themselves.
+        own = "" if fill.opcode in lacking else "its own row has its bytes in it; without them "
+        lines.append(f"  {fill.opcode}, {100 * fill.share:.2f}%: {own}{fill.rule}{beside}")
     return (Section("Stand-ins", tuple(lines)),)
 
 

@@ -19,6 +19,12 @@ def test_the_page_explains_what_is_printed(tmp_path, capsys):
     for expected in (energy, "Where the joules go", "every opcode at 12 pJ", "compile with -lineinfo"):
         assert expected in text
     assert "every opcode at 12 pJ" in printed
+    # A store has a row, with its bytes: what stands in for the store alone does not gainsay its own row.
+    (store,) = [line for line in printed.splitlines() if line.startswith("  STG.E, ")]
+    assert "its own row has its bytes in it" in store
+    assert "BRA" in printed.splitlines()[2]
+    (branch,) = [line for line in printed.splitlines() if line.startswith("  BRA, ")]
+    assert "its own row" not in branch
     assert main([*words, "--html", str(page), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["energy_j"] > 0
     assert main([*words, "--html", str(tmp_path / "none" / "e.html")]) == 2

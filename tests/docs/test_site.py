@@ -74,6 +74,7 @@ def test_no_page_loads_anything_from_elsewhere(site):
 def test_every_page_is_in_the_menu():
     menu = (ROOT / "zensical.toml").read_text()
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    pages |= {path.relative_to(ROOT).as_posix() for path in (ROOT / "studies").rglob("*.md")}
     assert [page for page in sorted(pages) if f'"{page}"' not in menu] == []
 
 
