@@ -209,6 +209,8 @@ def _print(ridge: Ridge, cap_origin: str = "given") -> None:
     low, high = ridge.search_mhz
     lines = {
         "ridge point tau": _text(ridge.ridge_mhz, "MHz"),
+        "by voltages": f"{ridge.voltage_ridge_mhz:.0f} MHz, the highest clock at the lowest voltage that was"
+        " read",
         "best clock": f"{_text(ridge.best_clock_mhz, 'MHz')}, for a kernel bound by the SM clock",
         "worth trying": "-"
         if math.isnan(low)
@@ -225,6 +227,8 @@ def _print(ridge: Ridge, cap_origin: str = "given") -> None:
         "samples": f"scatter {ridge.residual_w:.2g} W about the curve;"
         f" {ridge.near_cap} left out at the power limit",
     }
+    if math.isnan(ridge.voltage_ridge_mhz):
+        del lines["by voltages"]
     for name, text in lines.items():
         click.echo(f"{name + ':':<17}{text}")
 

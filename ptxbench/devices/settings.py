@@ -53,6 +53,10 @@ class SettableGpu(Protocol):
         """Read what can be set."""
         ...
 
+    def core_voltage_mv(self) -> float:
+        """Read the core voltage, mV; NaN where it is not told. It takes some 0.1 s."""
+        ...
+
     @property
     def locks_clocks(self) -> bool:
         """Whether clocks can be locked, each by itself; application clocks are set both at once."""

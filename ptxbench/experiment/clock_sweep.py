@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from statistics import median
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ, GpuSettings, evenly
@@ -16,6 +21,8 @@ from ptxbench.model.clocks.ridge import PowerSample
 from ptxbench.sensors.kernel_run import KernelRun
 
 Say = Callable[[str], None]
+
+_LOOK_S = 0.2
 
 
 def sweep_clocks(
@@ -42,11 +49,14 @@ def sweep_clocks(
     picked = evenly(every, count, now_mhz)[::-1]
     settings = [GpuSettings(sm_clock_mhz=clock_mhz) for clock_mhz in picked]
     with applied(settable, settings[0], say, allowed=allowed) as set_clock:
-        return sample_clocks(gpu, settings, set_clock)
+        return sample_clocks(gpu, settings, set_clock, settable.core_voltage_mv)
 
 
 def sample_clocks(
-    gpu: Gpu, settings: Sequence[GpuSettings], apply: Callable[[GpuSettings], None]
+    gpu: Gpu,
+    settings: Sequence[GpuSettings],
+    apply: Callable[[GpuSettings], None],
+    voltage_mv: Callable[[], float] = lambda: math.nan,
 ) -> tuple[PowerSample, ...]:
     """Run the load under settings that differ in the SM clock, the highest first.
 
@@ -54,6 +64,7 @@ def sample_clocks(
         gpu: What runs the load.
         settings: What to set for each sample.
         apply: Sets it.
+        voltage_mv: Reads the core voltage while the load runs, NaN where it is not told.
 
     Raises:
         GpuError: A setting is refused, or a load did not run.
@@ -64,10 +75,32 @@ def sample_clocks(
     samples = []
     for one in settings:
         apply(one)
-        samples.append(_sample(gpu, load, source, one.sm_clock_mhz or 0))
+        with _looking(voltage_mv) as seen_mv:
+            sample = _sample(gpu, load, source, one.sm_clock_mhz or 0)
+        samples.append(replace(sample, voltage_mv=median(seen_mv[len(seen_mv) // 2 :])))
     if source.objection:
         raise LaunchError(f"the powers cannot be believed: {source.objection}")
     return tuple(samples)
+
+
+@contextmanager
+def _looking(voltage_mv: Callable[[], float]) -> Iterator[list[float]]:
+    """Read the voltage again and again within the block: that of an idle GPU says nothing of its clock."""
+    seen_mv: list[float] = []
+    over = threading.Event()
+
+    def look() -> None:
+        seen_mv.append(voltage_mv())
+        while math.isfinite(seen_mv[-1]) and not over.wait(_LOOK_S):
+            seen_mv.append(voltage_mv())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen_mv
+    finally:
+        over.set()
+        thread.join()
 
 
 def _sample(gpu: Gpu, load: Load, source: SourceCheck, clock_mhz: int) -> PowerSample:

@@ -17,6 +17,7 @@ from typing import Any
 from ptxbench.core.errors import GpuError
 from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, LocksMissingError, SettingChoices
 from ptxbench.sensors.base import POWER_SOURCES, Reader, SourceName
+from ptxbench.sensors.core_voltage import core_voltage_mv
 from ptxbench.sensors.kernel_run import Telemetry
 from ptxbench.sensors.meters.live import is_named
 from ptxbench.sensors.sources import nvml_sources, source_of
@@ -397,6 +398,10 @@ class SettableDevice(NvmlDevice):
             self._optional(None, "nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_MEM),
             self._optional(None, "nvmlDeviceGetPowerManagementLimit"),
         )
+
+    def core_voltage_mv(self) -> float:
+        """Read the core voltage, mV; NaN where it is not told."""
+        return core_voltage_mv(self.uuid)
 
     def choices(self) -> SettingChoices:
         """Read what can be set."""

@@ -38,6 +38,8 @@ def test_the_hidden_ridge_comes_back_within_a_step_and_the_clock_is_restored(rid
     found = fit_ridge(samples, 700)
     assert found.found
     assert found.ridge_mhz.value == pytest.approx(ridge_mhz, abs=STEP_MHZ)
+    # The voltages are read, too: 28 clocks lie 60 MHz apart.
+    assert found.voltage_ridge_mhz == pytest.approx(ridge_mhz, abs=61)
     assert {round(sample.clock_mhz) for sample in samples} >= {345, 1980}
     assert gpu.settable.settings() == before
 

@@ -60,17 +60,24 @@ class Demand:
         return factor * self.full_w * busy + self.memory_j_per_cycle * speed_hz - self.saved_w
 
 
-def dynamic_factor(clock: float, ridge: float = 0.0) -> float:
-    """Dynamic power at a fraction of the full clock, over that at the full clock: f V(f)^2.
-
-    Voltage falls linearly with the clock, on a line to half at a clock of zero, and stays below the ridge.
+def voltage_factor(clock: float, ridge: float = 0.0) -> float:
+    """Voltage over that at the full clock: it falls on a line to half at a clock of zero, down to the ridge.
 
     Args:
         clock: Clock over the full clock.
         ridge: Ridge point over the full clock.
     """
-    voltage = 0.5 + 0.5 * max(clock, ridge)
-    return clock * voltage**2
+    return 0.5 + 0.5 * max(clock, ridge)
+
+
+def dynamic_factor(clock: float, ridge: float = 0.0) -> float:
+    """Dynamic power at a fraction of the full clock, over that at the full clock: f V(f)^2.
+
+    Args:
+        clock: Clock over the full clock.
+        ridge: Ridge point over the full clock.
+    """
+    return clock * voltage_factor(clock, ridge) ** 2
 
 
 class Governor:

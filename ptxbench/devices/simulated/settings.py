@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, LocksMissingError, SettingChoices
+from ptxbench.devices.simulated.governor import voltage_factor
 from ptxbench.devices.simulated.physics import Physics
 from ptxbench.devices.simulated.profile import Profile
 
 _MILLI = 1000
+_STEP_MV = 6.25
 
 
 class SimulatedSettings:
@@ -24,6 +26,7 @@ class SimulatedSettings:
         self.uuid = self.uuid_hash = info.uuid_hash
         self._physics = physics
         self._governor = physics.governor
+        self._chip = profile.chip
         self._full_memory_mhz = profile.chip.memory_clock_mhz
         lower = profile.memory.clocks_mhz if profile.memory else ()
         self._memory_mhz = tuple(sorted(round(clock) for clock in (*lower, self._full_memory_mhz)))
@@ -34,6 +37,12 @@ class SimulatedSettings:
         limit_mw = round(_MILLI * self._governor.cap_w)
         memory_mhz = round(self._full_memory_mhz * self._physics.memory_clock_ratio)
         return GpuSettings(round(self._governor.full_mhz), memory_mhz, limit_mw)
+
+    def core_voltage_mv(self) -> float:
+        """Read the core voltage, mV: 1000 at the full clock, in steps of 6.25 mV as real boards have."""
+        clock = self._governor.full_mhz / self._chip.clock_mhz
+        factor = voltage_factor(clock, self._chip.ridge_mhz / self._chip.clock_mhz)
+        return _STEP_MV * round(_MILLI * factor / _STEP_MV)
 
     def choices(self) -> SettingChoices:
         """Read what can be set: every clock, and limits from a quarter of its own."""

@@ -52,6 +52,9 @@ _STRONG_EVIDENCE = 10.0
 _REJECTED, _MISFIT = 0.05, 0.01
 _SEARCHED = 0.1
 _COLUMNS = ("clock_mhz", "power_w")
+_VOLTAGE = "voltage_mv"
+# Voltages of boards come in steps of 6.25 mV; one that is less above the lowest is the lowest.
+_VOLTAGE_STEP_MV = 6.5
 # No clock and no power of a GPU is larger.
 _HIGHEST = 1e5
 _LONGEST = 40
@@ -64,10 +67,12 @@ class PowerSample:
     Attributes:
         clock_mhz: SM clock, MHz.
         power_w: Power, W.
+        voltage_mv: Core voltage as it was read, mV; NaN where it was not.
     """
 
     clock_mhz: float
     power_w: float
+    voltage_mv: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,8 @@ class Ridge:
         range_mhz: Lowest and highest clock of the samples used.
         residual_w: Standard deviation of the samples about the curve, W.
         near_cap: How many samples were left out because they lie at the power limit.
+        voltage_ridge_mhz: Ridge point by the voltages alone; NaN where they were not read, or rise nowhere or
+            everywhere.
         linear_probability: How probable as good a fit of the quadratic law is if the linear one is true (F
             test).
         misfit_probability: How probable residuals that follow the clock as much are if the quadratic law is
@@ -162,6 +169,7 @@ class Ridge:
     range_mhz: tuple[float, float]
     residual_w: float
     near_cap: int
+    voltage_ridge_mhz: float
     linear_probability: float
     misfit_probability: float
     likely: tuple[PowerCurve, ...]
@@ -216,10 +224,23 @@ def fit_ridge(samples: Sequence[PowerSample], cap_w: float = math.inf) -> Ridge:
         range_mhz=(low_mhz, high_mhz),
         residual_w=fit.residual_w,
         near_cap=near_cap,
+        voltage_ridge_mhz=voltage_ridge_mhz(samples),
         linear_probability=fit.linear_probability,
         misfit_probability=fit.misfit_probability,
         likely=likely,
     )
+
+
+def voltage_ridge_mhz(samples: Sequence[PowerSample]) -> float:
+    """Return the highest clock at which the voltage was read at its lowest, MHz.
+
+    Returns:
+        NaN where fewer than seven clocks have a voltage, or where it rises nowhere or everywhere.
+    """
+    known = sorted((one.clock_mhz, one.voltage_mv) for one in samples if math.isfinite(one.voltage_mv))
+    lowest_mv = min((voltage_mv for _, voltage_mv in known), default=math.nan)
+    flat = [mhz for mhz, voltage_mv in known if voltage_mv < lowest_mv + _VOLTAGE_STEP_MV]
+    return flat[-1] if len(known) >= _FEWEST_CLOCKS and 1 < len(flat) < len(known) else math.nan
 
 
 def _reaching(value: float, others: Sequence[float], more: float = 0.0) -> Estimate:
@@ -429,7 +450,7 @@ def _require_valid(samples: Sequence[PowerSample], cap_w: float) -> None:
 
 
 def read_power_samples(path: Path) -> tuple[PowerSample, ...]:
-    """Read the columns clock_mhz and power_w; others are passed over.
+    """Read the columns clock_mhz and power_w, and voltage_mv where it is there; others are passed over.
 
     Raises:
         InputError: The file cannot be read, lacks a column, or a value is no number.
@@ -449,12 +470,16 @@ def read_power_samples(path: Path) -> tuple[PowerSample, ...]:
 
 def power_samples_csv(samples: Sequence[PowerSample]) -> str:
     """Return samples as `read_power_samples` reads them."""
-    rows = [f"{one.clock_mhz!r},{one.power_w!r}\n" for one in samples]
-    return ",".join(_COLUMNS) + "\n" + "".join(rows)
+    rows = [
+        f"{one.clock_mhz!r},{one.power_w!r},{one.voltage_mv if math.isfinite(one.voltage_mv) else ''}\n"
+        for one in samples
+    ]
+    return ",".join((*_COLUMNS, _VOLTAGE)) + "\n" + "".join(rows)
 
 
 def _sample(path: Path, line: int, row: dict[str, str]) -> PowerSample:
-    return PowerSample(*(_number(path, line, column, row[column]) for column in _COLUMNS))
+    columns = (*_COLUMNS, _VOLTAGE) if row.get(_VOLTAGE) else _COLUMNS
+    return PowerSample(*(_number(path, line, column, row[column]) for column in columns))
 
 
 def _number(path: Path, line: int, column: str, text: str) -> float:

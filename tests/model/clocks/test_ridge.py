@@ -7,7 +7,16 @@ import pytest
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.clocks.law import VoltageLaw
-from ptxbench.model.clocks.ridge import PowerCurve, PowerSample, Voltage, fit_ridge, fitted_cap_w
+from ptxbench.model.clocks.ridge import (
+    PowerCurve,
+    PowerSample,
+    Voltage,
+    fit_ridge,
+    fitted_cap_w,
+    power_samples_csv,
+    read_power_samples,
+    voltage_ridge_mhz,
+)
 
 STEP_MHZ = 15
 CLOCKS = np.arange(345, 1981, 8 * STEP_MHZ)
@@ -181,3 +190,17 @@ def test_no_limit_is_told_by_few_clocks_below_it_or_one_at_it(free, level):
     cap_w = below[-1].power_w * 1.05
     at_it = [PowerSample(1260.0 + 60 * n, cap_w) for n in range(level)]
     assert fitted_cap_w([*below, *at_it]) == math.inf
+
+
+def test_voltages_that_were_read_tell_a_ridge_by_themselves(tmp_path):
+    curve = hidden(1000)
+    read = [
+        PowerSample(one.clock_mhz, one.power_w, 700 * curve.voltage(one.clock_mhz)) for one in samples(curve)
+    ]
+    path = tmp_path / "samples.csv"
+    path.write_text(power_samples_csv(read))
+    # 945 MHz is the last of these clocks below the ridge.
+    assert fit_ridge(read_power_samples(path)).voltage_ridge_mhz == 945
+    path.write_text(power_samples_csv(samples(curve)))
+    assert math.isnan(fit_ridge(read_power_samples(path)).voltage_ridge_mhz)
+    assert math.isnan(voltage_ridge_mhz([PowerSample(mhz, 100, 700) for mhz in range(400, 1400, 100)]))
