@@ -1,8 +1,8 @@
 """Write Table I of Arafa et al. (2020) for both GPUs: every row at -O0 and -O3, by three methods.
 
-    python runners/table_one.py                                     # prints the tables
-    python runners/table_one.py --write                             # puts them into docs/published.md
-    python runners/table_one.py --plot docs/images/table1_power.png # draws their Figures 3 and 4
+    python runners/table_one.py                        # prints the tables
+    python runners/table_one.py --write                # puts them into studies/published/table_one.md
+    python runners/table_one.py --plot docs/images/table1_power.png    # draws their Figures 3 and 4
 
 Eq. 1 of each row is that of the runs `table1*` below results/. Of a merged row the instruction is shown that
 the runs have at -O0 and -O3, if any, without .ftz where there is a choice. The picture needs the readings of
@@ -35,7 +35,7 @@ from ptxbench.storage.shipped import SHIPPED
 from ptxbench.storage.table import TABLE, read_table
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "published.md"
+PAGE = ROOT / "studies" / "published" / "table_one.md"
 # Where two runs have a row, the first of these counts; the last are in the order of their names.
 FIRST = ("table1", "table1-o3")
 LEVELS = (OptLevel.O3, OptLevel.O0)

@@ -80,3 +80,16 @@ def _readings_are_packed_in_a_hurry():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(traces, "_FINAL_LEVEL", traces.QUICK_LEVEL)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lacking_pandas(tmp_path_factory):
+    """Processes of the tests are as without it: PyArrow imports it where it can, for 0.4 s.
+
+    Returns the environment before.
+    """
+    before, folder = dict(os.environ), tmp_path_factory.mktemp("lacking")
+    (folder / "pandas.py").write_text("raise ModuleNotFoundError('no pandas', name='pandas')\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), before.get("PYTHONPATH")))))
+        yield before

@@ -115,9 +115,10 @@ def _reverse(op: Opcode, a: Bits) -> Bits:
 
 def _set_bits(bits: Bits) -> Bits:
     """Return how many bits are set."""
-    for n, lower in _LOWER:
+    for n, lower in _LOWER[:3]:
         bits = (bits & lower) + ((bits >> np.uint64(n)) & lower)
-    return bits
+    # The highest byte of this product is the sum of all eight.
+    return (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
 def _count(op: Opcode, a: Bits) -> Bits:

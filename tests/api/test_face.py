@@ -23,12 +23,13 @@ def test_importing_it_loads_nothing_heavy():
     assert done.stdout.split() == []
 
 
-def test_using_it_without_a_gpu_loads_no_gpu_library_and_no_pandas():
+def test_using_it_without_a_gpu_loads_no_gpu_library_and_no_pandas(lacking_pandas):
     code = (
         "import sys, ptxbench; [getattr(ptxbench, name) for name in ptxbench.__all__];"
         "print(*[name for name in ('pandas', 'cuda', 'pynvml') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=lacking_pandas)
     assert done.stdout.split() == []
 
 

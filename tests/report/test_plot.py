@@ -44,9 +44,9 @@ def test_two_operand_patterns_of_one_instruction_are_two_lines():
     assert labels(layout(table, 60)) == ["fma.rn.f32", "fma.rn.f32 (zeros)"]
 
 
-def test_four_hundred_rows_are_pages_of_a_readable_size(tmp_path):
-    paths = plot_energies(rows(400), fake.GPU, tmp_path / "all.png")
-    assert [path.name for path in paths] == ["all.png", "all-2.png", "all-3.png"]
+def test_two_hundred_rows_are_pages_of_a_readable_size(tmp_path):
+    paths = plot_energies(rows(200), fake.GPU, tmp_path / "all.png")
+    assert [path.name for path in paths] == ["all.png", "all-2.png"]
     assert all(max(pixels(path)) < 3000 for path in paths)
 
 
@@ -62,7 +62,7 @@ def test_rows_and_size_set_columns_and_pages(tmp_path):
 def test_no_label_covers_another(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("ptxbench.report.plot.save_pages", lambda figures, _path: drawn.extend(figures) or ())
-    table = [*rows(130), *[replace(row, dynamic_pj=row.dynamic_pj * 1e5) for row in rows(8, "warpgroup")]]
+    table = [*rows(70), *[replace(row, dynamic_pj=row.dynamic_pj * 1e5) for row in rows(8, "warpgroup")]]
     plot_energies(table, fake.GPU, tmp_path / "all.png")
     for figure in drawn:
         figure.canvas.draw()
