@@ -8,7 +8,7 @@ All slowed runs draw the limit, so the dynamic energy of a pass is compared, whi
 squared: samples.csv has the power that the whole chip would draw at each clock, P_static + E_pass passes/s.
 P_static, with what an active chip draws beside, is where the line through the power of the runs at the
 highest clock meets no SM. runs.csv has the runs themselves, written one by one. The temperature is not
-corrected for.
+corrected for. The core voltage is read beside where `nvidia-smi` tells it; no setting is changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import argparse
 import csv
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,10 +28,12 @@ from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu
+from ptxbench.devices.select import open_settable
 from ptxbench.energy.steady import steady_power_w
+from ptxbench.experiment.clock_sweep import looking
 from ptxbench.experiment.load import Load, full_load
 from ptxbench.experiment.sensor_choice import choose_sensor
-from ptxbench.model.clocks.ridge import PowerSample
+from ptxbench.model.clocks.ridge import PowerSample, power_samples_csv
 from ptxbench.storage.atomic import write_text
 
 INSTRUCTION = "mma.m16n8k16.f32.bf16.bf16.f32"
@@ -50,6 +53,7 @@ class CappedRun:
         pass_s: Time of a pass of the loop.
         temperature_c: Temperature right after it.
         throttle_reasons: NVML's clocks event reasons during it.
+        voltage_mv: Core voltage during it; NaN where `nvidia-smi` does not tell it.
     """
 
     sms: int
@@ -58,13 +62,16 @@ class CappedRun:
     pass_s: float
     temperature_c: float
     throttle_reasons: int
+    voltage_mv: float
 
 
-def measure(gpu: Gpu, load: Load, sms: int, seconds: float) -> CappedRun | None:
+def measure(
+    gpu: Gpu, load: Load, sms: int, seconds: float, voltage_mv: Callable[[], float]
+) -> CappedRun | None:
     """Run the load on some SMs; None where its power could not be read."""
     sensor = choose_sensor(gpu, None)
     launch = load.launch(f"sms-{sms}", seconds, sms / load.sm_count)
-    run = gpu.run(launch)
+    run, seen_mv = looking(voltage_mv, lambda: gpu.run(launch))
     series = run.trace.of(sensor.source)
     reading = None if series is None else steady_power_w(series, run.window, sensor)
     if reading is None or reading.status is not Status.OK:
@@ -72,7 +79,7 @@ def measure(gpu: Gpu, load: Load, sms: int, seconds: float) -> CappedRun | None:
     clock_mhz = run.window.clock_mhz
     pass_s = run.window.elapsed_s / launch.iterations
     after = run.after.temperature_c
-    return CappedRun(launch.grid, clock_mhz, reading.power_w, pass_s, after, run.throttle_reasons)
+    return CappedRun(launch.grid, clock_mhz, reading.power_w, pass_s, after, run.throttle_reasons, seen_mv)
 
 
 def whole_chip(runs: Sequence[CappedRun], sm_count: int) -> tuple[float, tuple[PowerSample, ...]]:
@@ -87,7 +94,9 @@ def whole_chip(runs: Sequence[CappedRun], sm_count: int) -> tuple[float, tuple[P
         raise PtxbenchError("fewer than two runs kept the highest clock: begin with fewer SMs")
     _, base_w = np.polyfit([run.sms for run in free], [run.power_w for run in free], 1)
     return float(base_w), tuple(
-        PowerSample(run.clock_mhz, float(base_w) + (run.power_w - float(base_w)) * sm_count / run.sms)
+        PowerSample(
+            run.clock_mhz, float(base_w) + (run.power_w - float(base_w)) * sm_count / run.sms, run.voltage_mv
+        )
         for run in runs
     )
 
@@ -105,8 +114,10 @@ def main() -> int:
         parser.error(f"{options.out} is not empty; name a new folder")
     options.out.mkdir(parents=True, exist_ok=True)
     gpu = open_chosen_gpu(options.gpu)
-    try:
+    with ExitStack() as stack:
+        stack.callback(gpu.close)
         write_text(options.out / "gpu.json", json.dumps(asdict(gpu.info), indent=1) + "\n")
+        settable = stack.enter_context(open_settable(gpu))
         load, sm_count = full_load(gpu, options.instruction), gpu.info.sm_count
         counts = np.unique(np.linspace(_FEWEST_SHARE * sm_count, sm_count, options.steps).round().astype(int))
         runs = []
@@ -115,17 +126,14 @@ def main() -> int:
             writer.writeheader()
             # Up and down, so that the chip is as warm for few SMs as for many.
             for sms in (*counts, *counts[::-1]):
-                run = measure(gpu, load, int(sms), options.seconds)
+                run = measure(gpu, load, int(sms), options.seconds, settable.core_voltage_mv)
                 if run is not None:
                     writer.writerow(asdict(run))
                     file.flush()
                     runs.append(run)
                     print(f"{run.sms} SMs: {run.clock_mhz:.0f} MHz, {run.power_w:.1f} W", file=sys.stderr)
-    finally:
-        gpu.close()
     base_w, samples = whole_chip(runs, sm_count)
-    lines = [f"{one.clock_mhz:.2f},{one.power_w:.3f}" for one in samples]
-    write_text(options.out / "samples.csv", "\n".join(["clock_mhz,power_w", *lines]) + "\n")
+    write_text(options.out / "samples.csv", power_samples_csv(samples))
     print(
         f"{gpu.info.name}: {len(runs)} runs, {base_w:.1f} W beside the SMs; "
         "samples.csv is for ptxbench clocks ridge"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from statistics import median
+from typing import TypeVar
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ, GpuSettings, evenly
@@ -23,6 +24,7 @@ from ptxbench.sensors.kernel_run import KernelRun
 Say = Callable[[str], None]
 
 _LOOK_S = 0.2
+_T = TypeVar("_T")
 
 
 def sweep_clocks(
@@ -75,17 +77,23 @@ def sample_clocks(
     samples = []
     for one in settings:
         apply(one)
-        with _looking(voltage_mv) as seen_mv:
-            sample = _sample(gpu, load, source, one.sm_clock_mhz or 0)
-        samples.append(replace(sample, voltage_mv=median(seen_mv[len(seen_mv) // 2 :])))
+        sample, seen_mv = looking(voltage_mv, partial(_sample, gpu, load, source, one.sm_clock_mhz or 0))
+        samples.append(replace(sample, voltage_mv=seen_mv))
     if source.objection:
         raise LaunchError(f"the powers cannot be believed: {source.objection}")
     return tuple(samples)
 
 
-@contextmanager
-def _looking(voltage_mv: Callable[[], float]) -> Iterator[list[float]]:
-    """Read the voltage again and again within the block: that of an idle GPU says nothing of its clock."""
+def looking(voltage_mv: Callable[[], float], run: Callable[[], _T]) -> tuple[_T, float]:
+    """Read the core voltage while something runs: that of an idle GPU says nothing of its clock.
+
+    Args:
+        voltage_mv: Reads it, NaN where it is not told.
+        run: What runs.
+
+    Returns:
+        What it returned, and the median of the later half of the voltages, mV.
+    """
     seen_mv: list[float] = []
     over = threading.Event()
 
@@ -97,10 +105,11 @@ def _looking(voltage_mv: Callable[[], float]) -> Iterator[list[float]]:
     thread = threading.Thread(target=look)
     thread.start()
     try:
-        yield seen_mv
+        found = run()
     finally:
         over.set()
         thread.join()
+    return found, median(seen_mv[len(seen_mv) // 2 :])
 
 
 def _sample(gpu: Gpu, load: Load, source: SourceCheck, clock_mhz: int) -> PowerSample:
