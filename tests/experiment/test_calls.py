@@ -119,6 +119,18 @@ def test_what_pauses_let_pass_above_the_limit_is_not_its_power():
     assert max(counted) < 1.01 * gpu.info.power_limit_w
 
 
+def test_what_windows_take_beside_their_calls_is_part_of_the_budget():
+    class Slow(ReplayingGpu):
+        def run_calls(self, call, times):
+            self.clock.sleep_s(1.0)
+            return super().run_calls(call, times)
+
+    gpu = Slow(1)
+    begun_ns = gpu.clock.now_ns()
+    RoundMeasurement(gpu, [drawing(gpu, 300.0)] * 3, RoundSettings(budget_s=8.0)).run()
+    assert (gpu.clock.now_ns() - begun_ns) * 1e-9 < 8.2
+
+
 def test_a_wait_for_the_host_is_said():
     class Late(ReplayingGpu):
         queued_s = 0.0

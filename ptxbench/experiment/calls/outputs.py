@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 # what sums in another order differ by, not what a wrong one does.
 _ALLOWED = {8: 1e-9, 4: 1e-3, 2: 2e-2, 1: 0.15}
 _SEEDS = 3
+# Values that are compared at a time.
+_PIECE = 1 << 18
 # What is said where nothing can be compared.
 NOTHING = "it gave no array or number to compare: let it return its results"
 
@@ -97,13 +100,7 @@ def _of_array(
         wrong = np.asarray(right != found)
     else:
         allowed = max_difference if max_difference is not None else max(_allowed(right), _allowed(found))
-        wide = np.complex128 if "c" in (right.dtype.kind, found.dtype.kind) else np.float64
-        right, found = np.asarray(right, wide), np.asarray(found, wide)
-        finite = np.isfinite(right)
-        size = float(np.sqrt(np.mean(np.abs(right[finite]) ** 2))) if finite.any() else 0.0
-        with np.errstate(invalid="ignore"):
-            close = np.abs(found - right) <= allowed * (np.abs(right) + size)
-        wrong = ~np.where(finite, close, (right == found) | (np.isnan(right) & np.isnan(found)))
+        wrong = _far_apart(np.asarray(right), np.asarray(found), allowed)
     if not wrong.any():
         return ""
     at = tuple(int(index[0]) for index in np.nonzero(wrong)) if wrong.ndim else ()
@@ -112,6 +109,31 @@ def _of_array(
         f"{int(wrong.sum())} of {wrong.size} values of {name} differ, first {place or 'it'}:"
         f" {found[at]:.6g} where the reference has {right[at]:.6g}"
     )
+
+
+def _far_apart(
+    right: np.ndarray[Any, Any], found: np.ndarray[Any, Any], allowed: float
+) -> np.ndarray[Any, Any]:
+    """Return which values differ by too much; piece by piece, which needs less memory."""
+    wrong = np.asarray(right != found)
+    if not wrong.any():
+        return wrong
+    wide = np.complex128 if "c" in (right.dtype.kind, found.dtype.kind) else np.float64
+    flat, other, far = right.reshape(-1), found.reshape(-1), np.empty(right.size, bool)
+    pieces = [slice(at, at + _PIECE) for at in range(0, right.size, _PIECE)]
+    squares, count = 0.0, 0
+    for piece in pieces:
+        sizes = np.abs(flat[piece].astype(wide))
+        finite = np.isfinite(sizes)
+        squares, count = squares + float(np.sum(sizes[finite] ** 2)), count + int(finite.sum())
+    size = math.sqrt(squares / count) if count else 0.0
+    for piece in pieces:
+        one, two = flat[piece].astype(wide), other[piece].astype(wide)
+        with np.errstate(invalid="ignore"):
+            close = np.abs(two - one) <= allowed * (np.abs(one) + size)
+        same = (one == two) | (np.isnan(one) & np.isnan(two))
+        far[piece] = ~np.where(np.isfinite(one), close, same)
+    return far.reshape(right.shape)
 
 
 def _allowed(array: np.ndarray[Any, Any]) -> float:

@@ -7,7 +7,6 @@ do not tell what the board holds: in their pauses it gathers what it lets pass a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,7 +26,7 @@ from ptxbench.experiment.settled_run import (
 )
 
 _NS_PER_S = 1e9
-# What a window takes beside its calls, about.
+# What a window takes beside its calls, as long as none was made.
 _BESIDE_S = 0.02
 # Shortest window of a function at the limit: the loop of `Regulator` rings for a second after each pause.
 _LEAST_AT_LIMIT_S = 2.4
@@ -96,6 +95,7 @@ class RoundMeasurement:
         self._windows_s = [window_s] * len(self._calls)
         self._least_at_limit_s = max(_LEAST_AT_LIMIT_S, 2 * window_s)
         self._times_s: list[float] = []
+        self._beside_s = _BESIDE_S
 
     def run(self) -> Rounds:
         """Measure.
@@ -120,13 +120,16 @@ class RoundMeasurement:
             order = random.permutation(len(self._calls))
             found = {int(number): self._window(int(number), len(rounds)) for number in order}
             rounds.append([found[number] for number in range(len(self._calls))])
-            longer = self._longer(rounds[-1], left_s())
+            longer = self._longer(rounds, left_s())
             if longer != self._windows_s and self._round_s(longer) <= left_s():
                 self._windows_s, rounds = longer, []
         held = [one for one in rounds[-1] if self._is_held(one)]
         short = ""
         if len(rounds) < LEAST_ROUNDS or (held and all(one.reason for one in held)):
-            ample = self._longer(rounds[-1], math.inf)
+            ample = [
+                max(window_s, SETTLE.longer_s[0] if self._is_held(one) else 0.0)
+                for window_s, one in zip(self._windows_s, rounds[-1], strict=True)
+            ]
             needed_s = self._settings.budget_s - left_s() + (LEAST_ROUNDS + 1) * self._round_s(ample)
             short = f"{len(rounds)} round(s) is all that the time was enough for; give it {needed_s:.0f} s"
             if held:
@@ -146,34 +149,42 @@ class RoundMeasurement:
         """Return about how long a round takes."""
         both = zip(windows_s or self._windows_s, self._times_s, strict=True)
         return sum(
-            time_s * calls_in(window_s, time_s, self._check.sensor) + _BESIDE_S for window_s, time_s in both
+            time_s * calls_in(window_s, time_s, self._check.sensor) + self._beside_s
+            for window_s, time_s in both
         )
 
     def _is_held(self, found: CallWindow) -> bool:
         """Tell whether the power limit holds a function down, or would where it ran without a pause."""
         return found.at_limit or found.power_w > (1 + SETTLE.over_limit) * self._board.set_w
 
-    def _longer(self, found: Sequence[CallWindow], left_s: float) -> list[float]:
-        """Return windows in which what is at the limit settles, short enough for the rounds needed."""
-        held = [self._is_held(one) for one in found]
+    def _longer(self, rounds: Sequence[Sequence[CallWindow]], left_s: float) -> list[float]:
+        """Return windows in which what is at the limit settles, short enough for the rounds needed.
+
+        Args:
+            rounds: With the windows of now.
+            left_s: How long all that is left may take.
+        """
+        held = [self._is_held(one) for one in rounds[-1]]
         if not any(held):
             return self._windows_s
-        pairs = list(zip(held, found, self._windows_s, strict=True))
-        beside_s = sum(window_s + _BESIDE_S for is_held, _, window_s in pairs if not is_held)
-        fitting_s = (left_s / LEAST_ROUNDS - beside_s) / sum(held) - 2 * _BESIDE_S
+        pairs = list(zip(held, self._windows_s, strict=True))
+        beside_s = sum(window_s + self._beside_s for is_held, window_s in pairs if not is_held)
+        fitting_s = (left_s / LEAST_ROUNDS - beside_s) / sum(held) - 2 * self._beside_s
         ample_s, least_s = SETTLE.longer_s[0], self._least_at_limit_s
         first_s = min(ample_s, max(least_s, fitting_s))
-
-        def of(is_held: bool, one: CallWindow, window_s: float) -> float:
-            if not is_held or (window_s >= least_s and not one.reason):
-                return window_s
-            return max(window_s, ample_s if window_s >= least_s else first_s)
-
-        return [of(*one) for one in pairs]
+        # What did not settle twice needs more.
+        twice = [len(rounds) > 1 and all(one[n].reason for one in rounds[-2:]) for n in range(len(held))]
+        return [
+            window_s
+            if not is_held or (window_s >= least_s and not unsettled)
+            else max(window_s, ample_s if unsettled else first_s)
+            for (is_held, window_s), unsettled in zip(pairs, twice, strict=True)
+        ]
 
     def _window(self, number: int, round_number: int) -> CallWindow:
         window_s, call = self._windows_s[number], self._calls[number]
         times = calls_in(window_s, self._times_s[number], self._check.sensor)
+        begun_ns = self._gpu.clock.now_ns()
         run = self._gpu.run_calls(call, times)
         self._times_s[number] = run.window.elapsed_s / times
         limits = SETTLE
@@ -193,6 +204,8 @@ class RoundMeasurement:
         if others > 0:
             found = found.beside_others(others)
         power = found.power
+        took_s = (self._gpu.clock.now_ns() - begun_ns) / _NS_PER_S
+        self._beside_s = max(_BESIDE_S, took_s - run.window.elapsed_s)
         return CallWindow(
             round_number,
             found.launch_s,
