@@ -1,7 +1,7 @@
 """Plots over the SM clock, after Schoonhoven et al. (2022).
 
-`plot_ridge` is Figure 9 of power samples; `plot_power_capping` the clocks that a power limit made in a run;
-`plot_capping` Figures 6 and 7, capping against clocking, from the trials of a search.
+`plot_ridge` is Figure 9 of power samples, with Figure 8 below; `plot_power_capping` the clocks that a power
+limit made in a run; `plot_capping` Figures 6 and 7, capping against clocking, from the trials of a search.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _lowest(trials: Sequence[Trial], setting: Callable[[Trial], str]) -> list[Tr
 
 
 def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: Path) -> None:
-    """Draw power above, energy of a kernel bound by the SM clock below.
+    """Draw power above, energy of a kernel bound by the SM clock below, and the voltage where it was read.
 
     Args:
         samples: What the curve was fitted to.
@@ -101,8 +101,9 @@ def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: 
     Raises:
         InputError: matplotlib is not installed, or the file cannot be written.
     """
-    figure = new_figure(7, 6)
-    power, energy = figure.subplots(2, 1, sharex=True)
+    known_mv = [(s.clock_mhz, s.voltage_mv) for s in samples if math.isfinite(s.voltage_mv)]
+    figure = new_figure(7, 8 if known_mv else 6)
+    power, energy, *voltage = figure.subplots(3 if known_mv else 2, 1, sharex=True)
     clocks = np.linspace(*ridge.range_mhz, 400)
     best_mhz = ridge.best_clock_mhz.value
     known = math.isfinite(best_mhz)
@@ -113,7 +114,10 @@ def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: 
     energy.plot(clocks, [ridge.curve.relative_energy(c) / at_best for c in clocks], color="#222222")
     if math.isfinite(ridge.curve.cap_w):
         power.axhline(ridge.curve.cap_w, color="#888888", linestyle=":", label="power limit")
-    for axes in (power, energy):
+    for axes in voltage:
+        axes.scatter(*zip(*known_mv, strict=True), s=16)
+        axes.set_ylabel("core voltage, mV")
+    for axes in (power, energy, *voltage):
         if ridge.found:
             axes.axvline(ridge.ridge_mhz.value, color="#c46a1b", label="ridge")
         if known:
@@ -122,7 +126,7 @@ def plot_ridge(samples: Sequence[PowerSample], ridge: Ridge, origin: str, path: 
         axes.grid(alpha=0.25)
     power.set_ylabel("power, W")
     energy.set_ylabel(f"power / clock,\nover that at the {'best' if known else 'highest'} clock")
-    energy.set_xlabel("SM clock, MHz")
+    (*voltage, energy)[0].set_xlabel("SM clock, MHz")
     power.set_title(f"{ridge.verdict}\n{origin}", loc="left", fontsize=9, parse_math=False)
     power.legend()
     save(figure, path)

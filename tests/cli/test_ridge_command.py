@@ -89,13 +89,13 @@ def test_a_file_that_is_missing_or_no_text_is_one_line(tmp_path, capsys):
     assert "is not text in UTF-8" in binary
 
 
-def test_the_plot_is_written(tmp_path):
-    path = tmp_path / "ridge.png"
-    assert (
-        run(["clocks", "ridge", "--samples", str(write_samples(tmp_path / "s.csv")), "--plot", str(path)])
-        == 0
-    )
-    assert path.read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize("voltages", [False, True])
+def test_the_plot_is_written_with_voltages_where_they_are_known(tmp_path, voltages):
+    samples, path = write_samples(tmp_path / "s.csv"), tmp_path / "ridge.svg"
+    if voltages:
+        samples.write_text(samples.read_text().replace(",note", ",voltage_mv").replace(",x", ",731.25"))
+    assert run(["clocks", "ridge", "--samples", str(samples), "--plot", str(path)]) == 0
+    assert ("core voltage, mV" in path.read_text()) is voltages
 
 
 def test_the_power_limit_is_fitted_on_request(tmp_path, capsys):
