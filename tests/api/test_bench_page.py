@@ -14,7 +14,9 @@ from fakes.called import drawing
 from fakes.simulated_step import ReplayingGpu
 
 import ptxbench
+import ptxbench.triton
 
+FAKES = Path(__file__).parents[1] / "fakes"
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "bench.md").read_text()
 
 
@@ -25,6 +27,55 @@ def example(begin: str) -> str:
     code = textwrap.dedent(block.group(1))
     assert len(code.splitlines()) <= 10
     return code.replace("1 << 26", "1 << 10").replace("4096", "64").replace("8192", "64")
+
+
+class Kernel:
+    """A function of triton.jit: a launch with more warps draws less."""
+
+    def __init__(self, op):
+        self._op = op
+
+    def __getitem__(self, _grid):
+        def launch(out, *inputs, num_warps=4, **_):
+            self._op(500.0 - 40.0 * num_warps)(out)
+            if len(inputs) == 3:
+                out[:] = inputs[0] @ inputs[1]
+
+        return launch
+
+
+class Autotuned:
+    """Chooses as triton.autotune does, and says what."""
+
+    def __init__(self, configs, key, do_bench):
+        self._configs, self._do_bench = configs, do_bench
+        assert key == ["n"]
+
+    def __call__(self, kernel):
+        self._kernel = kernel
+        return self
+
+    def __getitem__(self, grid):
+        def launch(*arguments, **values):
+            def cost(config):
+                call = partial(self._kernel[grid], *arguments, num_warps=config.num_warps, **values)
+                return self._do_bench(call, quantiles=(0.5, 0.2, 0.8))
+
+            print("num_warps", min(self._configs, key=cost).num_warps)
+
+        return launch
+
+
+def triton_on(op):
+    """Triton, a kernel of its, and what it works on."""
+
+    def config(values, num_warps):
+        return SimpleNamespace(kwargs=values, num_warps=num_warps, num_stages=None)
+
+    triton = SimpleNamespace(jit=lambda _: Kernel(op), autotune=Autotuned, Config=config)
+    square = np.eye(8)
+    arrays = {"a": square, "b": 2 * square, "c": np.zeros((8, 8)), "x": square, "y": square.copy()}
+    return {"triton": triton, "tl": SimpleNamespace(constexpr=int), "matmul": Kernel(op), **arrays}
 
 
 @pytest.fixture
@@ -60,7 +111,10 @@ def libraries(monkeypatch):
     quick = SimpleNamespace(
         bench=partial(ptxbench.bench, budget=1.0), tune_function=partial(ptxbench.tune_function, budget=2.5)
     )
-    return {"torch": torch, "cupy": cupy, "ptxbench": quick}
+    quick.triton = SimpleNamespace(
+        do_bench=partial(ptxbench.triton.do_bench, budget=0.5), tune=partial(ptxbench.triton.tune, budget=2.5)
+    )
+    return {"torch": torch, "cupy": cupy, "ptxbench": quick, **triton_on(op)}
 
 
 @pytest.mark.parametrize(
@@ -71,6 +125,21 @@ def test_an_example_of_tuning_runs_as_it_stands_there(libraries, capsys, begin, 
     said = capsys.readouterr().out
     assert best in said
     assert "less energy" in said
+
+
+def test_the_softmax_of_triton_is_the_one_that_runs_on_a_gpu_and_is_chosen_by_energy(
+    libraries, capsys
+) -> None:
+    code = example("**Triton.**")
+    exec(code, libraries)  # noqa: S102
+    assert "num_warps 8" in capsys.readouterr().out
+    kernel = code[code.index("@triton.jit") : code.index("softmax[(")]
+    assert kernel in (FAKES / "triton_kernels.py").read_text().replace("  # noqa: N803", "")
+
+
+def test_the_product_of_triton_is_tuned_as_it_stands_there(libraries, capsys) -> None:
+    exec(example("A product with its configurations"), libraries)  # noqa: S102
+    assert "'num_warps': 4" in capsys.readouterr().out
 
 
 def test_the_first_example_prints_what_a_call_takes(libraries, capsys) -> None:
