@@ -223,9 +223,11 @@ PAGES: dict[str, tuple[str, Callable[[Sequence[Kept]], str]]] = {
 
 def refit() -> None:
     """Write the result of every roofline whose readings are here again."""
-    for readings in sorted((ROOT / "results").glob("*/roofline/*/traces.parquet")):
-        folder = open_folder(readings.parent)
-        write_result(folder, json.loads((folder.path / RESULT).read_text(encoding="utf-8"))["pattern"])
+    for result in sorted((ROOT / "results").glob(f"*/roofline/*/{RESULT}")):
+        if (result.parent / "traces.parquet").exists() or (result.parent / "partial").exists():
+            write_result(
+                open_folder(result.parent), json.loads(result.read_text(encoding="utf-8"))["pattern"]
+            )
 
 
 def main() -> None:

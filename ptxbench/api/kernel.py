@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from ptxbench.api.estimate_options import EstimateOptions, KernelOptions
 from ptxbench.api.table import Table, load_table
-from ptxbench.catalogue.product import clock_exponent
 from ptxbench.core.bounds import whole_within, within
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import takes
-from ptxbench.model.clocks.law import PowerLaw, VoltageLaw
+from ptxbench.model.clocks.law import PowerLaw, VoltageLaw, law_of_kind
 from ptxbench.model.code_spread import reaching, widened
 from ptxbench.model.default_table import default_table
 from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
@@ -182,9 +181,7 @@ def _machine(told: _Told, options: EstimateOptions, known: Atlas) -> Machine:
 def _law_of_kind(work: KernelWork, known: Atlas) -> PowerLaw | None:
     """Return the law of the clock of kernels that do mostly such flops; None where none is known."""
     flops = roofline_work(work).flops
-    most = max(flops, key=lambda kind: flops[kind], default="")
-    found = clock_exponent(known.gpu.name, "tensor" if most.startswith("mma-") else most)
-    return None if found is None else PowerLaw(found.value, found.error, found.lowest_ratio)
+    return law_of_kind(known.gpu.name, max(flops, key=lambda kind: flops[kind], default=""))
 
 
 def _with_data(

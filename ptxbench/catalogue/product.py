@@ -41,11 +41,12 @@ class ClockExponent:
 
 
 def clock_exponent(product: str, kind: str) -> ClockExponent | None:
-    """Return how the energy of a kind of kernel ("tensor", "f64") goes with the clock of a product.
+    """Return how the energy of a kind of flop, such as "mma-f16", goes with the clock of a product.
 
     None where kept runs do not tell it.
     """
-    found = _products().get(product, {}).get("clock_exponents", {}).get(kind)
+    of = "tensor" if kind.startswith("mma-") else {"f16x2": "f32"}.get(kind, kind)
+    found = _products().get(product, {}).get("clock_exponents", {}).get(of)
     return None if found is None else ClockExponent(**found)
 
 

@@ -40,7 +40,7 @@ from ptxbench.experiment.roofline.regression import (
 from ptxbench.experiment.roofline.slowed import slowed_kernels
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import low_clock_note, recorded_kernel
-from ptxbench.model.clocks.law import BestClock, PowerLaw
+from ptxbench.model.clocks.law import BestClock, PowerLaw, law_of_kind
 from ptxbench.model.roofline.chase import chased_byte
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.exponent import fit_exponent
@@ -305,13 +305,13 @@ def _machines(
 ) -> tuple[RooflineMachine, list[RooflineMachine]]:
     """Return the machine of the highest speed and bandwidth, and draws from the errors of all of it."""
     cap_w = gpu.power_limit_w if gpu.power_limit_w > 0 else math.inf
-    exponent = architecture_of(gpu.target).limited_exponent
+    law = _law(kind, gpu)
     like = RooflineMachine(
         1 / peaks[0].value, 1 / peaks[1].value, 1.0, 1.0, 0.0, cap_w,
-        exponent.value, 0.0, fit.third or ThirdPower.AWAKE,
+        law.gamma, 0.0, fit.third or ThirdPower.AWAKE,
     )  # fmt: skip
     scatter = [float(np.nan_to_num(peak.uncertainty / COVERAGE_FACTOR / peak.value)) for peak in peaks]
-    draws = fit.machines(kind, level, like, (scatter[0], scatter[1]), exponent.error)
+    draws = fit.machines(kind, level, like, (scatter[0], scatter[1]), law.gamma_error)
     return fit.machine(kind, level, like), draws
 
 
@@ -345,18 +345,24 @@ def _machine(
         bytes_share=reached[1].value / max(copied, default=math.nan),
         quantities=machine_quantities(machine, draws),
         races_to_halt=machine.races_to_halt,
-        lower_clock=_lower_clock(machine, gpu),
-        limited=limited_points(machine, own),
+        lower_clock=_lower_clock(machine, kind, gpu),
+        # A law that comes of such kernels themselves would be no test.
+        limited=limited_points(replace(machine, clock_exponent=_law("", gpu).gamma), own),
     )
 
 
-def _lower_clock(machine: RooflineMachine, gpu: GpuInfo) -> BestClock | None:
-    """Predict what a lower clock saves by the law of the GPU's generation."""
+def _law(kind: str, gpu: GpuInfo) -> PowerLaw:
+    """Return the law of the clock of a kind of flop, or else that of the GPU's generation."""
     known = architecture_of(gpu.target)
     exponent = known.limited_exponent
-    law = PowerLaw(exponent.value, exponent.error, known.limited_ratio.value)
+    of_generation = PowerLaw(exponent.value, exponent.error, known.limited_ratio.value)
+    return law_of_kind(gpu.name, kind) or of_generation
+
+
+def _lower_clock(machine: RooflineMachine, kind: str, gpu: GpuInfo) -> BestClock | None:
+    """Predict what a lower clock saves."""
     full_mhz = gpu.max_sm_clock_mhz
-    return lower_clock(machine, law, full_mhz) if math.isfinite(full_mhz) else None
+    return lower_clock(machine, _law(kind, gpu), full_mhz) if math.isfinite(full_mhz) else None
 
 
 def _peaks(points: Sequence[MeasuredPoint], kind: str, level: str) -> tuple[Estimate, Estimate]:

@@ -22,6 +22,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxbench.catalogue.product import clock_exponent
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.model.clocks.ridge import PowerCurve, Ridge, fit_ridge, read_power_samples
@@ -94,6 +95,12 @@ class PowerLaw:
     def error(self, ratio: float) -> float:
         """Return the standard error of the scale."""
         return abs(math.log(ratio)) * self.gamma_error * self.scale(ratio)
+
+
+def law_of_kind(product: str, kind: str) -> PowerLaw | None:
+    """Return the law of kernels of a product that do mostly flops of a kind; None where none is known."""
+    found = clock_exponent(product, kind)
+    return None if found is None else PowerLaw(found.value, found.error, found.lowest_ratio)
 
 
 @dataclass(frozen=True)
