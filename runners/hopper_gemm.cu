@@ -1,9 +1,14 @@
-// C = A B of f16, sums in f32: all row-major, C is f16. For sm_90a alone; hopper_gemm.py launches it.
+// C = A B of f16 or bf16 (TYPE), sums in f32: all row-major, C as A. For sm_90a; hopper_gemm.py launches it.
 // A block has a warpgroup that brings stripes of K of k to shared memory by bulk copies (TMA), and two that
 // multiply, each 64 rows and all N columns of a tile. A block stays and takes one tile after the other, so
 // that the next stripes are fetched while results are written. CLUSTER blocks take tiles below each other:
 // each fetches its part of B for all of them.
 
+#ifndef TYPE
+#define TYPE f16
+#endif
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
 #ifndef CLUSTER
 #define CLUSTER 2  // blocks that share B: 1 or 2
 #endif
@@ -24,8 +29,7 @@ using Barrier = unsigned;  // its address in shared memory
 using Half = unsigned short;
 using Matrix = unsigned long long;  // how wgmma finds it in shared memory
 
-// How a bulk copy finds boxes of an array. It is a parameter: what the host copies to global memory may not be
-// seen by the copy engine before a fence.
+// How a bulk copy finds boxes of an array; given by value, since one in global memory needs a fence.
 struct alignas(64) Map {
   unsigned long long words[16];
 };
@@ -100,7 +104,7 @@ __device__ __forceinline__ void multiply(float (&c)[SUMS], Matrix a, Matrix b, i
       "{\n"
       ".reg .pred add;\n"
       "setp.ne.b32 add, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." TEXT(TYPE) "." TEXT(TYPE) " {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
@@ -143,7 +147,7 @@ __device__ __forceinline__ void write(Half* c, const float (&sums)[SUMS], int n,
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         int at = 4 * (4 * i + j) + 2 * below;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v[j]) : "f"(sums[at + 1]), "f"(sums[at]));
+        asm("cvt.rn." TEXT(TYPE) "x2.f32 %0, %1, %2;" : "=r"(v[j]) : "f"(sums[at + 1]), "f"(sums[at]));
       }
       uint4 eight = transposed(v[0], v[1], v[2], v[3], lane);
       *reinterpret_cast<uint4*>(c + (size_t)8 * below * n + 8 * (4 * i + (lane & 3))) = eight;
@@ -155,7 +159,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
 #if CLUSTER > 1
     __cluster_dims__(CLUSTER, 1, 1)
 #endif
-        gemm(const __grid_constant__ Map map_a, const __grid_constant__ Map map_b, Half* c, int m, int n, int k) {
+        gemm(const __grid_constant__ Map map_a, const __grid_constant__ Map map_b, Half* c, int m, int n,
+             int k) {
   extern __shared__ __align__(1024) unsigned char stripes_and_barriers[];
   unsigned base = (unsigned)__cvta_generic_to_shared(stripes_and_barriers);
   Barrier full = base + STAGES * STAGE_BYTES, empty = full + 8 * STAGES;

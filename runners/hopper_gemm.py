@@ -1,4 +1,4 @@
-"""A product of f16 matrices by wgmma and bulk copies beside torch.matmul: is it right, and what does it take?
+"""A product of f16 or bf16 by wgmma and bulk copies beside torch.matmul: is it right, and what does it take?
 
     python runners/hopper_gemm.py --gpu 0 --out hopper_gemm.json
 
@@ -15,7 +15,7 @@ import ctypes
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -44,10 +44,12 @@ class Form:
     Attributes:
         cluster: Blocks that share B.
         group: Rows of tiles that are taken together.
+        dtype: "f16" or "bf16".
     """
 
     cluster: int
     group: int
+    dtype: str = "f16"
 
     @property
     def name(self) -> str:
@@ -62,18 +64,20 @@ class Form:
             ToolError: nvcc is missing.
             RefusedModuleError: It refused the source.
         """
-        macros = {"CLUSTER": self.cluster, "GROUP": self.group, "STAGES": _STAGES}
+        macros: dict[str, int | float | str]
+        macros = {"CLUSTER": self.cluster, "GROUP": self.group, "STAGES": _STAGES, "TYPE": self.dtype}
         source = Source(SOURCE, SOURCE.read_bytes(), "gemm", ("-std=c++17",))
         return variant_source(source, macros, TARGET).build().image
 
 
+DTYPES = {"f16": "float16", "bf16": "bfloat16"}
 # Of both orders of tiles that were tried, the better one of each.
 FORMS = (Form(cluster=1, group=16), Form(cluster=2, group=8))
 
 
 @cache
 def tensor_map(address: int, shape: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...]) -> Any:
-    """Return how the copy engine finds boxes of an array of f16, swizzled by 128 bytes.
+    """Return how the copy engine finds boxes of an array of two-byte numbers, swizzled by 128 bytes.
 
     Args:
         address: Of the array.
@@ -132,7 +136,7 @@ def loaded(form: Form) -> Callable[[Any, Any], Any]:
         (m, k), n = a.shape, b.shape[1]
         c = results.get((m, n))
         if c is None:
-            c = results[m, n] = torch.empty((m, n), dtype=torch.float16, device=a.device)
+            c = results[m, n] = torch.empty((m, n), dtype=a.dtype, device=a.device)
         chunks = TILE_N // 64 // form.cluster
         values = (
             tensor_map(a.data_ptr(), (k, m), (2 * k,), (TILE_K, TILE_M)),
@@ -149,14 +153,16 @@ def loaded(form: Form) -> Callable[[Any, Any], Any]:
     return product
 
 
-def measure(size: int, seconds: float, products: Sequence[Callable[[Any, Any], Any]]) -> dict[str, Any]:
+def measure(
+    size: int, seconds: float, products: Sequence[Callable[[Any, Any], Any]], dtype: Any
+) -> dict[str, Any]:
     """Compare products of square matrices with torch.matmul, print that, and return it as JSON has it."""
     import torch
 
     import ptxbench
 
     def inputs() -> tuple[Any, Any]:
-        return tuple(torch.randn((size, size), dtype=torch.float16, device="cuda") for _ in range(2))
+        return tuple(torch.randn((size, size), dtype=dtype, device="cuda") for _ in range(2))
 
     found = ptxbench.compare(torch.matmul, *products, inputs=inputs, check=True, budget=seconds)
     print(f"{size} cubed\n{found}\n", flush=True)
@@ -169,6 +175,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", type=int, default=0, help="number of the GPU")
     parser.add_argument("--size", type=int, action="append", help="m, n and k (default: 4096 and 8192)")
+    parser.add_argument("--dtype", choices=list(DTYPES), default="f16")
     parser.add_argument("--seconds", type=float, default=50.0, help="of each size, compiling left out")
     parser.add_argument(
         "--once", action="store_true", help="call each once, for a profiler, and measure nothing"
@@ -183,18 +190,20 @@ def main() -> int:
         import torch
 
         torch.cuda.set_device(options.gpu)
-        products = [loaded(form) for form in FORMS]
+        dtype = getattr(torch, DTYPES[options.dtype])
+        products = [loaded(replace(form, dtype=options.dtype)) for form in FORMS]
         if options.once:
-            a, b = (torch.randn((sizes[0], sizes[0]), dtype=torch.float16, device="cuda") for _ in range(2))
+            a, b = (torch.randn((sizes[0], sizes[0]), dtype=dtype, device="cuda") for _ in range(2))
             for product in (torch.matmul, *products):
                 print(f"{product.__name__}: {a.shape[0]} cubed", flush=True)
                 product(a, b)
                 torch.cuda.synchronize()
             return 0
         gpu = open_gpu(str(options.gpu))
-        document: dict[str, Any] = {"gpu": asdict(gpu.info), "created": datetime.now(UTC).isoformat()}
+        document: dict[str, Any] = {"gpu": asdict(gpu.info), "dtype": options.dtype}
+        document["created"] = datetime.now(UTC).isoformat()
         gpu.close()
-        document["sizes"] = [measure(size, options.seconds, products) for size in sizes]
+        document["sizes"] = [measure(size, options.seconds, products, dtype) for size in sizes]
     except (ImportError, PtxbenchError) as error:
         print(f"hopper_gemm: {error}", file=sys.stderr)
         return 2

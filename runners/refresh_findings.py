@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 from page_blocks import table, write_blocks
 from refresh_console import output_of
@@ -24,11 +24,15 @@ from refresh_console import output_of
 from ptxbench.attribute.demangle import shortened
 from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.report.cost import Cost, find_costs
 from ptxbench.storage.board_spread import BoardFactor
 from ptxbench.storage.shipped import SHIPPED
+
+# Rows of full warps by protocol `dynamic`, by table.
+Rows: TypeAlias = dict[str, list[Cost]]
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "findings.md"
@@ -76,10 +80,14 @@ def main() -> int:
 def blocks() -> dict[str, str]:
     """Return the tables of the page in Markdown, by the names of their marks."""
     atlases = {name: open_atlas(name) for name in SHIPPED}
+    rows = {
+        name: [one for one in find_costs("*", [atlas]) if one.protocol == DYNAMIC and one.lanes == WARP]
+        for name, atlas in atlases.items()
+    }
     return {
-        "boards": boards(atlases),
+        "boards": boards(atlases, rows),
         "costs": costs(atlases),
-        "operands": operands(atlases["h200"]),
+        "operands": operands(rows),
         "readings": readings(),
         "decode": decode(),
     }
@@ -95,13 +103,13 @@ def _spread(atlas: Atlas) -> tuple[BoardFactor, ...]:
     return tuple(atlas.spread.boards)
 
 
-def boards(atlases: dict[str, Atlas]) -> str:
+def boards(atlases: dict[str, Atlas], rows_of: Rows) -> str:
     """Return how boards of one model differ: by a factor each, and by what is left of a row."""
     rows = []
     for name, atlas in atlases.items():
         found = factors(atlas)
-        rows_of = [row for row in find_costs("*", [atlas]) if row.protocol == DYNAMIC and row.boards > 2]
-        left = [row.boards_scatter for row in rows_of if not math.isnan(row.boards_scatter)]
+        scatters = [row.boards_scatter for row in rows_of[name] if row.boards > 2]
+        left = [one for one in scatters if not math.isnan(one)]
         ends = f"{min(found):.3f} to {max(found):.3f}", f"{max(found) / min(found) - 1:.0%}"
         rows.append((f"{name.upper()}", f"{len(found)}", *ends, f"{median(left):.2%}", f"{len(left):,}"))
     heads = "boards", "factor", "end to end", "a row scatters by, median", "rows of three boards or more"
@@ -124,24 +132,40 @@ def costs(atlases: dict[str, Atlas]) -> str:
     return table(("what", *(f"{name.upper()}, pJ" for name in atlases)), rows)
 
 
-def operands(atlas: Atlas) -> str:
+def operands(rows_of: Rows) -> str:
     """Return what values cost, pJ of one thread at -O3: zeros, all lanes alike, halves alike, random."""
     rows = []
     for name in _OPERANDS:
-        found = {one.operands: one for one in find_costs(name, [atlas]) if _is_full(one)}
+        at = OptLevel.O3
+        found = {
+            one.operands: one for one in rows_of["h200"] if (one.instruction, one.opt_level) == (name, at)
+        }
         if all(pattern in found for pattern in _PATTERNS):
             rows.append((f"`{name}`", *(f"{found[pattern].energy_pj:.3g}" for pattern in _PATTERNS)))
     heads = "instruction", "zeros", "all lanes equal", "lanes i and i + 16 equal", "random"
-    return table(heads, rows)
-
-
-def _is_full(one: Cost) -> bool:
-    return (one.instruction in _OPERANDS, one.opt_level, one.protocol, one.lanes) == (
-        True,
-        OptLevel.O3,
-        DYNAMIC,
-        WARP,
+    others, tensor = (over_zeros(rows_of, is_tensor=is_tensor) for is_tensor in (False, True))
+    shown = table(heads, rows)
+    return (
+        f"{shown}\nOf {len(others) + len(tensor)} rows at -O3 with both, random operands take up to"
+        f" {max(others):.1f} times as much as zeros\n(median {median(others):.1f}), and up to"
+        f" {max(tensor):.1f} times on tensor cores (median {median(tensor):.1f}).\n"
     )
+
+
+def over_zeros(rows_of: Rows, *, is_tensor: bool) -> list[float]:
+    """Return how many times as much as zeros random operands take, of each row of each GPU that has both."""
+    found = []
+    for every in rows_of.values():
+        rows = {
+            (one.instruction, one.operands): one.energy_pj
+            for one in every
+            if (one.opt_level, one.status) == (OptLevel.O3, Status.OK)
+            and ("mma" in one.instruction) == is_tensor
+        }
+        names = dict.fromkeys(name for name, _ in rows)
+        pairs = [(rows.get((name, Pattern.RANDOM)), rows.get((name, Pattern.ZEROS))) for name in names]
+        found += [of_random / of_zeros for of_random, of_zeros in pairs if of_random and of_zeros]
+    return found
 
 
 def readings() -> str:

@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ptxbench.core.status import Status
 from ptxbench.energy.gate.comparison import Comparison, joined
 from ptxbench.tune.repeats import Measured, together
+
+if TYPE_CHECKING:
+    from ptxbench.experiment.settled_run import KernelPower
 
 
 class TrialStatus(StrEnum):
@@ -111,6 +115,26 @@ class PowerOutcome:
             compared=joined([trial.compared for trial in every if trial.compared]),
             **times,
         )
+
+    def with_power(self, found: KernelPower) -> Self:
+        """Return it with what was read while it ran back to back, and whether that counts."""
+        power, capped, note = found.power, found.slowed, found.note
+        times: dict[str, Any] = {self._TIME: found.launch_s}
+        outcome = replace(self, capped=capped, note=note, compared=found.found.compared, **times)
+        is_known = power.status is Status.OK
+        if is_known:
+            outcome = replace(
+                outcome,
+                power_w=power.power_w,
+                power_error_w=power.standard_error_w,
+                energy_j=power.power_w * found.launch_s,
+            )
+        if found.unsettled:
+            reason = found.unsettled
+            return replace(outcome, settled=Settled.NO, status=TrialStatus.NOT_SETTLED, reason=reason)
+        if not is_known:
+            return replace(outcome, status=TrialStatus.NO_POWER, reason=power.reason)
+        return replace(outcome, settled=Settled.YES)
 
     def without_power(self, reason: str) -> Self:
         """Return it without the power that was read, which is not believed."""

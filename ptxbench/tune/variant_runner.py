@@ -12,7 +12,6 @@ from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import ArgumentError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.sensor_choice import board_sensor
@@ -30,7 +29,7 @@ from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.observer import Observer, checked
-from ptxbench.tune.outcome import Settled, TrialStatus
+from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tunable_kernel import Built, TunableKernel
 
@@ -283,29 +282,13 @@ class VariantRunner:
         seen = [one for observer in self._observers for one in checked(observer.after())]
         low_clock = "" if result.slowed else self._clock_note(trial, run)
         trial = replace(
-            trial,
-            steady_s=result.launch_s,
+            trial.with_power(result),
             clock_mhz=_held_mhz(run),
             temperature_c=run.after.temperature_c,
-            capped=result.slowed,
-            note="; ".join(filter(None, (result.note, low_clock))),
-            compared=result.found.compared,
             power_wall_s=self._wall_s() - began_s,
             figures=tuple(seen),
         )
-        power = result.power
-        if power.status is Status.OK:
-            trial = replace(
-                trial,
-                power_w=power.power_w,
-                power_error_w=power.standard_error_w,
-                energy_j=power.power_w * result.launch_s,
-            )
-        if result.unsettled:
-            return replace(trial, settled=Settled.NO, status=TrialStatus.NOT_SETTLED, reason=result.unsettled)
-        if power.status is not Status.OK:
-            return replace(trial, status=TrialStatus.NO_POWER, reason=power.reason)
-        return replace(trial, settled=Settled.YES)
+        return replace(trial, note="; ".join(filter(None, (trial.note, low_clock))))
 
     def _clock_note(self, trial: Trial, run: KernelRun) -> str:
         full_mhz = _clocked(self.gpu.info, trial.settings).max_sm_clock_mhz

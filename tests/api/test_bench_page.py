@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
 from functools import partial
@@ -135,6 +136,16 @@ def test_the_softmax_of_triton_is_the_one_that_runs_on_a_gpu_and_is_chosen_by_en
     assert "num_warps 8" in capsys.readouterr().out
     kernel = code[code.index("@triton.jit") : code.index("softmax[(")]
     assert kernel in (FAKES / "triton_kernels.py").read_text().replace("  # noqa: N803", "")
+
+
+def test_a_cuda_file_with_headers_and_options_is_called_as_it_stands_there() -> None:
+    seen = []
+    quick = SimpleNamespace(tune_kernel=lambda *given, **more: seen.append((given, more)) or tuned)
+    tuned = SimpleNamespace(best=SimpleNamespace(parameters={}, energy_j=0.0))
+    exec(example("**CUDA C++ as it is**"), {"ptxbench": quick, "np": np, "x": np.ones(4)})  # noqa: S102
+    ((given, more),) = seen
+    inspect.signature(ptxbench.tune_kernel).bind(*given, **more)
+    assert more["include"] == ["inc"]
 
 
 def test_the_product_of_triton_is_tuned_as_it_stands_there(libraries, capsys) -> None:

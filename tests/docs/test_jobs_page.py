@@ -31,6 +31,7 @@ def test_there_are_twenty_jobs_each_with_a_command(module):
     parts = PAGE.read_text().split("\n### ")[1:]
     assert [part.partition(".")[0] for part in parts] == [str(n) for n in range(1, 21)]
     assert all("ptxbench" in part.partition("\n")[2] for part in parts)
+    assert [part.partition(".")[0] for part in parts if ".md" not in part] == []
 
 
 def test_a_block_is_written_anew_and_what_stands_around_it_stays(module):

@@ -30,11 +30,22 @@ def test_the_findings_are_what_the_kept_runs_say_and_other_pages_say_the_same():
     for name, text in blocks.items():
         assert f"<!-- {name}:begin -->\n{text}<!-- {name}:end -->" in page, "run runners/refresh_findings.py"
     apart = max(re.findall(r"(?<=\| )\d+%(?= \|)", blocks["boards"]), key=lambda one: int(one[:-1]))
-    for other in (
+    others, tensor = re.findall(r"[0-9.]+ times", blocks["operands"])
+    boards_pages = (
         "README.md",
-        *(f"docs/{name}.md" for name in ("index", "jobs", "accuracy", "howto/many_gpus")),
-    ):
-        assert f"up to {apart}" in (ROOT / other).read_text(), f"{other}: boards differ by up to {apart}"
+        "docs/index.md",
+        "docs/jobs.md",
+        "docs/accuracy.md",
+        "docs/howto/many_gpus.md",
+    )
+    zeros_pages = ("README.md", "docs/index.md", "docs/accuracy.md", "docs/llms.txt")
+    said = {
+        f"up to {apart}": boards_pages,
+        f"up to {others} as much as zeros, on tensor cores {tensor}": zeros_pages,
+    }
+    for words, pages in said.items():
+        for other in pages:
+            assert words in " ".join((ROOT / other).read_text().split()), f"{other}: say {words!r}"
 
 
 def test_every_file_that_the_documents_link_to_is_there():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,14 @@ def test_each_form_gives_what_torch_gives():
     if torch.cuda.get_device_capability() != (9, 0):
         pytest.skip("wgmma needs an H100 or H200")
     runner = runpy.run_path(str(RUNNER))
-    for form in runner["FORMS"]:
+    forms = [
+        (replace(form, dtype=name), kind)
+        for form in runner["FORMS"]
+        for name, kind in runner["DTYPES"].items()
+    ]
+    for form, kind in forms:
         product = runner["loaded"](form)
         for m, n, k in ((512, 512, 64), (2560, 1024, 4096)):
-            a = torch.randn((m, k), dtype=torch.float16, device="cuda")
-            b = torch.randn((k, n), dtype=torch.float16, device="cuda")
+            a = torch.randn((m, k), dtype=getattr(torch, kind), device="cuda")
+            b = torch.randn((k, n), dtype=getattr(torch, kind), device="cuda")
             torch.testing.assert_close(product(a, b), a @ b, rtol=1e-2, atol=1e-2 * k**0.5)

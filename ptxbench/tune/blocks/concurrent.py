@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ptxbench.core.errors import LaunchError
-from ptxbench.core.status import Status
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.sensor_choice import board_sensor
@@ -18,7 +17,7 @@ from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.blocks.search import BlockVariant
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.outcome import PowerOutcome, Settled, TrialStatus
+from ptxbench.tune.outcome import PowerOutcome, TrialStatus
 from ptxbench.tune.user_kernel import UserKernel
 
 _NAN = math.nan
@@ -141,26 +140,7 @@ class ConcurrentRunner:
             return many.run, rounds
 
         _, result = run_until_settled(attempt, self._window_s, self.source, BoardLimits.of(gpu.info))
-        power = result.power
-        trial = replace(
-            trial,
-            time_s=result.launch_s,
-            kernel_s=kernel_s,
-            capped=result.slowed,
-            settled=Settled.NO if result.unsettled else Settled.YES,
-            note=result.note,
-            compared=result.found.compared,
-        )
-        if result.unsettled:
-            return replace(trial, status=TrialStatus.NOT_SETTLED, reason=result.unsettled)
-        if power.status is not Status.OK:
-            return replace(trial, status=TrialStatus.NO_POWER, reason=power.reason)
-        return replace(
-            trial,
-            power_w=power.power_w,
-            power_error_w=power.standard_error_w,
-            energy_j=power.power_w * result.launch_s,
-        )
+        return replace(trial, kernel_s=kernel_s).with_power(result)
 
     def _fault(self, kernel: UserKernel, one: BlockVariant) -> str:
         """Return why a variant's results are wrong, or ""; it is run alone once."""
