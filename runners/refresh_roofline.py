@@ -20,6 +20,8 @@ from typing import Any
 
 from page_blocks import table, write_blocks
 
+from ptxbench.catalogue.product import clock_exponent
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.experiment.roofline.point import open_folder
 from ptxbench.experiment.roofline.result import RESULT, write_result
 
@@ -33,6 +35,7 @@ _MODELS = ("no limit", "work waits", "work waits, limit fitted", "clock falls")
 _LIMITED = ("GPU, flop", "kernels", "no limit", "work waits (2014)", "its limit fitted", "clock falls")
 # Of one kernel alone no limit can be fitted to the others.
 _FEWEST_LIMITED = 2
+_GAMMAS = ("GPU", "tensor kernels", "f64", "f32")
 _EXPONENTS = ("GPU, flop, bytes from", "gamma", "kernels", "down to", "scatter", "bent, p")
 
 
@@ -212,10 +215,21 @@ def limited_rows(kept: Iterable[Kept]) -> Iterator[tuple[str, ...]]:
             yield one.name, str(count), *(f"{time:.2g}%, {power:.2g}%" for time, power in off)
 
 
+def gamma_rows() -> Iterator[tuple[str, ...]]:
+    """Yield the exponents of the clock that estimates and verdicts take, with 95% intervals."""
+    for name in ("NVIDIA H200", "NVIDIA H100 80GB HBM3"):
+        known = (clock_exponent(name, kind) for kind in ("mma-f16", "f64", "f32"))
+        yield (
+            name.split()[1],
+            *("-" if g is None else shown(g.value, COVERAGE_FACTOR * g.error) for g in known),
+        )
+
+
 PAGES: dict[str, tuple[str, Callable[[Sequence[Kept]], str]]] = {
     "boards": ("docs/roofline.md", lambda kept: table(_BOARDS, board_rows(kept))),
     "levels": ("docs/roofline.md", levels_table),
     "limited": ("studies/roofline/fit.md", lambda kept: table(_LIMITED, limited_rows(kept))),
+    "gammas": ("docs/clocks.md", lambda _: table(_GAMMAS, gamma_rows())),
     "third": ("studies/roofline/fit.md", lambda kept: table(_THIRD, third_rows(kept), 5)),
     "exponents": ("studies/clocks/fit.md", lambda kept: table(_EXPONENTS, exponent_rows(kept))),
 }
