@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from ptxbench.sensors.core_voltage import core_voltage_mv
+from ptxbench.sensors.nvml import SettableDevice
 
 SAID = """
     Voltage
@@ -36,3 +37,13 @@ def test_without_an_answer_there_is_none(monkeypatch, fault):
 
     monkeypatch.setattr(subprocess, "run", fails)
     assert math.isnan(core_voltage_mv("GPU-0000"))
+
+
+@pytest.mark.gpu
+def test_a_real_board_tells_a_voltage_of_a_core_or_none():
+    device = SettableDevice(0)
+    try:
+        voltage_mv = device.core_voltage_mv()
+    finally:
+        device.close()
+    assert math.isnan(voltage_mv) or 400 < voltage_mv < 1400
