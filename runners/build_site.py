@@ -114,6 +114,8 @@ def build(folder: Path, rooflines: int | None = None) -> str:
     (folder / "runners").symlink_to(ROOT / "runners")
     said = ""
     for _ in range(_TRIES):
+        if said:
+            print(f"built again, since: {said.strip().splitlines()[0]}", file=sys.stderr)
         done = subprocess.run(
             [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", folder / CONFIG],
             cwd=ROOT,

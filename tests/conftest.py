@@ -28,7 +28,7 @@ from ptxbench.storage.commit import git_commit
 
 # A busy machine makes one example slow, which says nothing about the code. The same commit is judged by the
 # same examples everywhere; `make fuzz` looks for others.
-settings.register_profile("ptxbench", deadline=None, derandomize=True)
+settings.register_profile("ptxbench", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("fuzz", deadline=None, max_examples=2000)
 settings.load_profile("ptxbench")
 # A job in the background ignores the keyboard, and under nohup the end of its terminal: tests send all three.
@@ -41,6 +41,7 @@ def pytest_collection_finish():
     """What was collected stays to the end: the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -48,10 +48,10 @@ from ptxbench.storage.schema import Role, TableRow, TrialRecord
 
 _PICO = 1e12
 # Two rounds are enough where they tell a row to this fraction, with so many degrees of freedom, which only
-# the scatter of other kernels gives them: two rounds tell little of drift levels (docs/method.md, 5.5).
+# the scatter of other kernels gives them: two rounds tell little of drift levels (studies/method/detail.md).
 _BY_TWO, _DEGREES_BY_TWO = 0.0035, 2.0
 # Rounds from which on what more of them would give is foreseen; and by how much their interval may be
-# narrower than by their number alone, as they tell the drift levels better, too (docs/method.md, 5.5).
+# narrower than by their number alone, as they tell the drift levels better, too (studies/method/detail.md).
 _FORESEEN_FROM, _BY_LEVELS = 3, 0.5
 _BRANCHES = frozenset({"BRA", "BRX", "JMP", "CALL", "RET", "BSSY", "WARPSYNC"})
 

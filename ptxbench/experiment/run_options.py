@@ -21,7 +21,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage.manifest import RunArguments
 
-# What most rows reach with the least repeats (docs/method.md, 5.5): a row that may end as soon as its
+# What most rows reach with the least repeats (studies/method/detail.md): a row that may end as soon as its
 # interval is narrow ends sooner where it is too narrow by chance.
 PRECISION = 0.02
 MIN_REPEATS = 2

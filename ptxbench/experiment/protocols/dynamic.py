@@ -1,4 +1,4 @@
-"""The dynamic protocol: every SM full, static power subtracted, in batches (docs/method.md, `batch`).
+"""The dynamic protocol: every SM full, static power subtracted, in batches (docs/method.md, section 5).
 
 What it computes from the trials is in `analysis.dynamic_energy`.
 """
