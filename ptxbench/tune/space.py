@@ -121,7 +121,7 @@ def load_axes(dtype: DType, space: str | Path = USUAL, core: Core | None = None)
     return Axes(dtype, _checked_axes(table, here), _checked_bounds(table, f"{place}: [{name}.bounds]"), core)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Space:
     """Return every variant that can compute a problem on a target and is not hopeless.
 

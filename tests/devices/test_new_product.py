@@ -33,7 +33,7 @@ def copy(tmp_path):
 
 def ptxbench(copy, *arguments):
     # The copy comes before the installation on the path.
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, "-m", "ptxbench", *arguments]
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -28,57 +29,66 @@ def test_a_plain_installation_assembles_and_disassembles():
     assert names.isdisjoint({"scipy", "pandas", "matplotlib", "nvidia-cuda-nvcc"}), "over 400 MB"
 
 
-@pytest.fixture
-def plain(tmp_path):
-    """Run a command as in a plain installation, without SciPy and pandas."""
-    for name in ("scipy", "pandas"):
-        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name={name!r})\n")
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-
-    def run(*words):
-        return subprocess.run(
-            [sys.executable, "-m", "ptxbench", *words],
-            env=os.environ | {"PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-        )
-
-    return run
-
-
 KERNEL = ("tests/model/kernels/elementwise.ptx", "--grid", "1056", "--block", "256", "--trips", "0=4096")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["cost", "fma.rn.f32"],
-        ["cost", "add 50000000 f32"],  # between rows: Student's t without SciPy
-        ["show", "fma.rn.f32"],
-        ["verify", "fma.rn.f32", "--target", "sm_90a"],
-        ["estimate", *KERNEL, "--table", "h200"],
-        ["report", "--opcodes", "h200"],
-        ["roofline", "show", "results/nvidia-h100/roofline/f32-levels"],
-    ],
-    ids=lambda words: "-".join(words[:2]),
+LOOK_UPS = (
+    ("cost", "fma.rn.f32"),
+    ("cost", "add 50000000 f32"),  # between rows: Student's t without SciPy
+    ("show", "fma.rn.f32"),
+    ("verify", "fma.rn.f32", "--target", "sm_90a"),
+    ("estimate", *KERNEL, "--table", "h200"),
+    ("report", "--opcodes", "h200"),
+    ("roofline", "show", "results/nvidia-h100/roofline/f32-levels"),
 )
-def test_a_plain_installation_looks_up(plain, words):
-    done = plain(*words)
-    assert (done.returncode, done.stderr.count("scipy")) == (0, 0), done.stderr
+MEASURES = ("table", "fma.rn.f32", "--gpu", "simulated", "--opt-level", "O3", "--out")
+NEEDS_MORE = ("run", "--gpu", "simulated", "--out", "never", "--", "true")
+# Runs commands one after the other; says of each its exit code and what it wrote on the standard error.
+RUNS = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from ptxbench.cli.main import run
+done = []
+for words in json.loads(sys.argv[1]):
+    error = io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(error):
+        done.append((run(words), error))
+print(json.dumps([(code, error.getvalue()) for code, error in done]))
+"""
 
 
-def test_a_plain_installation_measures_on_the_simulated_gpu(plain, tmp_path):
-    words = ("--gpu", "simulated", "--opt-level", "O3", "--out", str(tmp_path / "run"))
-    done = plain("table", "fma.rn.f32", *words)
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """What commands say in a plain installation, without SciPy and pandas."""
+    path = tmp_path_factory.mktemp("plain")
+    for name in ("scipy", "pandas"):
+        (path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name={name!r})\n")
+    commands = [*LOOK_UPS, (*MEASURES, str(path / "run")), NEEDS_MORE]
+    done = subprocess.run(
+        [sys.executable, "-c", RUNS, json.dumps(commands)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "table.csv").exists()
+    return path, dict(zip(commands, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("words", LOOK_UPS, ids=lambda words: "-".join(words[:2]))
+def test_a_plain_installation_looks_up(plain, words):
+    code, error = plain[1][words]
+    assert (code, error.count("scipy")) == (0, 0), error
+
+
+def test_a_plain_installation_measures_on_the_simulated_gpu(plain):
+    path, said = plain
+    assert said[(*MEASURES, str(path / "run"))][0] == 0
+    assert (path / "run" / "table.csv").exists()
 
 
 def test_what_needs_more_says_so_in_one_line(plain):
-    done = plain("run", "--gpu", "simulated", "--out", "never", "--", "true")
-    assert done.returncode == 2
-    assert re.fullmatch(r"ptxbench: error: this needs scipy, .*-m pip install scipy'\n", done.stderr)
+    code, error = plain[1][NEEDS_MORE]
+    assert code == 2
+    assert re.fullmatch(r"ptxbench: error: this needs scipy, .*-m pip install scipy'\n", error)
 
 
 def test_make_table_installs_what_the_plots_of_the_readme_need():

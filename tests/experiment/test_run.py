@@ -396,7 +396,7 @@ def test_what_a_resumed_run_holds_of_later_units_does_not_change_when_a_unit_sto
     assert len(records) == len(held) + 1
 
 
-@pytest.mark.parametrize("budget_s", [1e-6, 1.0, 2.5])
+@pytest.mark.parametrize("budget_s", [1e-6, 2.5])
 def test_a_budget_ends_between_rounds_and_what_was_not_reached_is_measured_later(tmp_path, budget_s):
     what = asked("fma.rn.f32", "add.f32", opt_levels=tuple(OptLevel))
     first = WatchedGpu()
@@ -423,7 +423,7 @@ def test_a_budget_ends_between_rounds_and_what_was_not_reached_is_measured_later
     assert [r.dynamic_pj for r in replayed] == [r.dynamic_pj for r in rows]
 
 
-@pytest.mark.parametrize("budget_s", [7, 8, 9, 10, 11])
+@pytest.mark.parametrize("budget_s", [7, 8.5, 10])
 def test_no_round_is_begun_that_would_end_after_the_budget(tmp_path, budget_s):
     gpu = WatchedGpu()
     what = asked("fma.rn.f32", "add.f32", "mul.f32", "popc.b32", min_repeats=6, max_repeats=6)
@@ -436,7 +436,7 @@ def test_no_round_is_begun_that_would_end_after_the_budget(tmp_path, budget_s):
     assert budget_s - 2.5 < spent_s < budget_s
 
 
-@pytest.mark.parametrize("budget_s", [4, 5, 6])
+@pytest.mark.parametrize("budget_s", [4, 6])
 def test_a_run_that_is_gone_on_with_keeps_its_budget(tmp_path, budget_s):
     what = asked("fma.rn.f32", "add.f32", "mul.f32", "popc.b32", min_repeats=12, max_repeats=12)
     with start_run(gpu := WatchedGpu(), what, tmp_path / "run") as folder:

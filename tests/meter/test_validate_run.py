@@ -25,7 +25,7 @@ GAIN, OFFSET_W, LAG_S = 0.94, 9.0, 0.080
 CLOCK_OFFSET_S, DRIFT_PPM = 0.337, 42.0
 METER_HZ = 1000.0
 # Time on either side of the run: the drift is known to one sample over the length of the session.
-PAUSE_S = 120.0
+PAUSE_S = 80.0
 ASKED = {"opt_levels": (OptLevel.O3,), "protocols": (DYNAMIC,), "max_repeats": 2}
 
 
