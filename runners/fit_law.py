@@ -3,9 +3,10 @@
     python runners/fit_law.py FOLDER --print            # write nothing
     python runners/fit_law.py FOLDER [FOLDER ...]       # docs/operands.md must have the marks of the tables
 
-Each FOLDER is of one board, with a table run for each part. Needs no GPU. How many bits of an instruction's
-operands change is not taken from the name of the pattern: each kernel is assembled, and run by emulation on
-the values that it was measured on. Exit codes: 0 done, 2 bad input.
+Each FOLDER is of one board, with a table run for each part; one of them must have its records. Needs no GPU.
+How many bits change is not taken from the name of the pattern: the loops of each row, its own and that of
+its companions, are assembled and run by emulation on the values that they were measured on. Exit codes: 0
+done, 2 bad input.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 from measure_law import ROWS_FILE, TENSOR_ROW, THREAD_ROWS
@@ -25,28 +27,31 @@ from page_blocks import write_blocks
 from PIL import Image
 
 from ptxbench.catalogue.load import find_instruction
+from ptxbench.codegen.alike import refuse_alike
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.codegen.operands import operand_bytes
-from ptxbench.codegen.render import TARGET, render_module
+from ptxbench.codegen.render import render_module
 from ptxbench.core.condition import OptLevel, Pattern
-from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.core.errors import InputError, NotMeasurableError, PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind, without_maker
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
-from ptxbench.emulator.sass.activity import MOST_OPERANDS
-from ptxbench.emulator.sass.launch import Launch, emulate
+from ptxbench.emulator.sass.launch import Argument, Launch, emulate
 from ptxbench.emulator.sass.tally import Tally
-from ptxbench.model.operand_law import Form, Law, Point, fit_laws
+from ptxbench.model.operand_law import LoopBits, LoopPoint, OperandLaw, fit_law, rms_pct
 from ptxbench.report.figure import new_figure, picture_bytes
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.storage.atomic import write_bytes
 from ptxbench.storage.own_catalogue import with_own
 from ptxbench.storage.run_folder import RunFolder
-from ptxbench.storage.schema import TableRow
+from ptxbench.storage.schema import Role, TableRow
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PICTURE = ROOT / "docs" / "operands.md", ROOT / "docs" / "images" / "operands.png"
-_TARGET, _THREADS, _PASSES = "sm_90a", 64, 3
+# The loops of every row have as many copies.
+_TOLD_FJ = 25
+_LANES = (1, 8, 16, 24, 32)
+_TARGET, _THREADS, _PASSES, _COPIES = "sm_90a", 128, (2, 5), 64
 # Opcodes of rows whose names do not tell.
 _OPCODES = {
     "xor.b32": "LOP3 (2 words)",
@@ -63,22 +68,21 @@ _OPCODES = {
     "st.shared.b32": "STS",
     TENSOR_ROW: "HMMA.16816",
 }
-_LOGIC, _MULTIPLIERS = ("xor.b32", "law.add.u32", "law.shr.b32"), ("fma.rn.f32", "mad.lo.u32", "fma.rn.f64")
+WHOLE = "whole numbers and logic"
+CLASSES: Mapping[str, tuple[str, ...]] = {
+    WHOLE: ("xor.b32", "lop3.b32:96", "law.add.u32", "law.shr.b32", "popc.b32", "mad.lo.u32"),
+    "f32": ("fma.rn.f32", "mul.f32", "law.add.f32"),
+    "f64": ("fma.rn.f64",),
+    "f16": ("fma.rn.f16x2",),
+}
 
 
 @dataclass(frozen=True)
-class Changes:
-    """Bits of an instruction's operands that change, all operands together.
+class Fitted:
+    """The law of a class of opcodes on one board, and the loops that it is of."""
 
-    Attributes:
-        halves: From lane i to lane i + 16.
-        across: From lane i + 16 in the instruction before on the same unit to lane i.
-        moved: Of a lane, from that instruction to this.
-    """
-
-    halves: float
-    across: float
-    moved: float
+    points: tuple[LoopPoint, ...]
+    law: OperandLaw
 
 
 @dataclass(frozen=True)
@@ -131,106 +135,168 @@ def read_board(folder: Path) -> Board:
     return Board(f"{without_maker(gpu.name)} {gpu.uuid_hash[:4]}{kind}", gpu, found, left_out)
 
 
+Boards = Sequence[tuple[Board, Mapping[str, Fitted]]]
+
+
+def cycles_of(folders: Sequence[Path]) -> dict[str, float]:
+    """Return the cycles that a copy of a row takes of a GPU, by the runs that have their records."""
+    found: dict[str, list[float]] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("*/records.parquet"))):
+        with RunFolder.open(path.parent) as run:
+            for one in run.records():
+                if one.role is Role.TARGET and one.repeat >= 0:
+                    copies = one.grid * one.block / WARP * one.iterations * one.copies
+                    found.setdefault(one.instruction, []).append(
+                        one.elapsed_s * 1e6 * one.sm_clock_mhz / copies
+                    )
+    return {name: median(values) for name, values in found.items()}
+
+
 @cache
-def changes(name: str, pattern: Pattern) -> Changes:
-    """Return the bits that change of the operands of a row's own instructions."""
+def bits_of(name: str, pattern: Pattern, role: Role) -> LoopBits:
+    """Return the bits of a copy of a loop: of the row's own instructions, or of what is subtracted."""
     row = find_instruction(name)
-    image, kernel = _kernel(name)
-    operands = operand_bytes(row, pattern, 1)
+    image = _image(name)
+    kernel = parse_listing(disassemble(image), role)[role]
     nothing = np.zeros(_THREADS, np.uint64)
     # A store goes to the scratch memory: 64 words a thread are more than any row asks for.
-    scratch = np.zeros(64 * _THREADS, np.uint64)
-    arguments = [operands, nothing, scratch, nothing, np.uint32(_PASSES)]
-    found = emulate(Launch(image, kernel, (1, 1, 1), (_THREADS, 1, 1), arguments))
-    seen = np.zeros(len(Tally))
-    for number, one in enumerate(found.instructions):
-        if one.opcode in _own_opcodes(name):
-            seen += found.tallies[:, number]
-    pairs, lanes = max(seen[Tally.PAIRS], 1.0), max(seen[Tally.AFTER], 1.0)
-    halves, across, moved = (
-        float(seen[first : first + MOST_OPERANDS].sum())
-        for first in (Tally.HALVES_A, Tally.ACROSS_A, Tally.MOVED_A)
-    )
-    return Changes(halves / pairs, across / pairs, moved / lanes)
+    operands, scratch = operand_bytes(row, pattern, 1), np.zeros(64 * _THREADS, np.uint64)
+    seen = []
+    for passes in _PASSES:
+        arguments: list[Argument] = [operands, nothing, scratch, nothing, np.uint32(passes)]
+        found = emulate(Launch(image, kernel, (1, 1, 1), (_THREADS, 1, 1), arguments))
+        tallies = found.tallies.sum(axis=1)
+        seen.append(tallies[[Tally.HALVES, Tally.HALVES_RESULT, Tally.PORTS, Tally.FLIPS, Tally.ONES]])
+    # What stands before the loop is in both.
+    each = (seen[1] - seen[0]) / ((_PASSES[1] - _PASSES[0]) * _COPIES * _THREADS / WARP)
+    return LoopBits(each[0] + each[1], *each[2:])
 
 
 @cache
-def _kernel(name: str):  # type: ignore[no-untyped-def]
+def _image(name: str) -> bytes:
     row = find_instruction(name)
     ptx = render_module(row, find_target(_TARGET), row.forms(OptLevel.O3)[-1])
-    image = assemble_ptx(ptx, _TARGET, OptLevel.O3).image
-    return image, parse_listing(disassemble(image), TARGET)[TARGET]
+    return assemble_ptx(ptx, _TARGET, OptLevel.O3).image
 
 
-def _own_opcodes(name: str) -> frozenset[str]:
-    row = find_instruction(name)
-    expected = row.expected(OptLevel.O3, _TARGET, row.forms(OptLevel.O3)[-1])
-    return frozenset(opcode for names, _ in expected.counts for opcode in names.split("|"))
+def _refused(name: str, operands: str) -> bool:
+    """Return whether a row has such operands no longer: its values were not what the pattern says."""
+    try:
+        refuse_alike(find_instruction(name), Pattern(operands))
+    except NotMeasurableError:
+        return True
+    return False
 
 
-def points_of(board: Board, name: str) -> list[Point]:
-    """Return a row's points, those on zeros left out: what never changes is told by what stands still."""
-    random = changes(name, Pattern.RANDOM)
-    found = []
-    for (instruction, operands, lanes), row in board.rows.items():
-        if instruction != name or operands == Pattern.ZEROS:
-            continue
-        own = changes(name, Pattern(operands))
-        of_warp = _executions(row)
-        found.append(
-            Point(
-                lanes,
-                own.halves / random.halves,
-                own.across / random.across,
-                own.moved / random.moved,
-                row.dynamic_pj * of_warp,
-                row.dynamic_ci95_pj * of_warp,
-            )
-        )
-    return found
+def points_of(board: Board, name: str, cycles: Mapping[str, float]) -> list[LoopPoint]:
+    """Return the loops of a row on each kind of operands.
+
+    The loop of the row itself takes its power without the static one, for as long as its cycles take. What
+    the row's energy leaves of that is the loop of its companions; of bare chains it is too little to tell.
+    """
+    whole = {
+        operands: row
+        for (own, operands, lanes), row in board.rows.items()
+        if own == name and lanes == WARP and not _refused(name, operands)
+    }
+    if Pattern.ZEROS not in whole or name not in cycles:
+        return []
+    energies = {
+        operands: (row.power_w - row.static_w) * cycles[name] / row.clock_mhz * 1e6
+        for operands, row in whole.items()
+    }
+    loops = {Role.TARGET: energies}
+    if find_instruction(name).family != "arithmetic":
+        loops[Role.OVERHEAD] = {o: energy - board.warp_pj(name, o) for o, energy in energies.items()}
+    return [
+        LoopPoint(name, bits_of(name, Pattern(operands), role), energy, found[Pattern.ZEROS])
+        for role, found in loops.items()
+        for operands, energy in found.items()
+        if operands != Pattern.ZEROS
+    ]
 
 
-def laws_of(board: Board) -> dict[str, dict[Form, Law]]:
-    """Return the laws of every row of a board that has points enough."""
+def laws_of(board: Board, cycles: Mapping[str, float]) -> dict[str, Fitted]:
+    """Return the law of each class of which a board has points enough."""
     found = {}
-    for name in (*THREAD_ROWS, TENSOR_ROW):
+    for kind, names in CLASSES.items():
+        points = [point for name in names for point in points_of(board, name, cycles)]
         try:
-            found[name] = fit_laws(points_of(board, name))
+            found[kind] = Fitted(tuple(points), fit_law(points))
         except InputError as error:
-            print(f"{board.name}: {name}: {error}", file=sys.stderr)
+            print(f"{board.name}: {kind}: {error}", file=sys.stderr)
     return found
 
 
-def law_table(board: Board, laws: Mapping[str, Mapping[Form, Law]]) -> str:
-    """Return what each opcode costs by the form that fits it best."""
+def law_table(boards: Boards) -> str:
+    """Return what a bit costs by class and board."""
     rows = []
-    for name, forms in laws.items():
-        law = next(iter(forms.values()))
-        terms = (f"{x:.3g} ± {half:.2g}" for x, half in zip(law.terms_pj, law.half_pj, strict=True))
-        standing = board.warp_pj(name, Pattern.STILL_HALVES) - board.warp_pj(name, Pattern.ZEROS)
-        rows.append(
-            [
-                _OPCODES[name],
-                str(law.form),
-                *(text.replace("nan ± nan", "-") for text in terms),
-                f"{100 * law.share_at(1 / 16):.0f}%",
-                f"{standing:.3g}",
-                f"{law.rms_pct:.1f}",
-                f"{law.misfit:.2g}",
-            ]
-        )
-    head = [board.name, "form", "w pJ", "l pJ", "T pJ", "U pJ", "at 1/16", "standing pJ", "rms %", "p"]
+    for board, laws in boards:
+        for kind, one in laws.items():
+            law = one.law
+            # What goes together in all loops is not told apart.
+            terms = (
+                f"{x:.0f} ± {half:.0f}" if half < max(x, _TOLD_FJ) else "-"
+                for x, half in zip(law.terms_fj, law.half_fj, strict=True)
+            )
+            worst = 100 * np.abs(law.residuals).max()
+            rows.append(
+                [
+                    board.name,
+                    kind,
+                    str(len(one.points)),
+                    *terms,
+                    f"{rms_pct(law.residuals):.1f}",
+                    f"{worst:.0f}",
+                ]
+            )
+    head = ["board", "class", "loops", "h fJ", "p fJ", "f fJ", "o fJ", "off, rms %", "worst %"]
     return markdown_table(head, rows, left=2)
 
 
-def form_table(boards: Sequence[tuple[Board, Mapping[str, Mapping[Form, Law]]]]) -> str:
-    """Return how far each form is off, by opcode and board."""
+def left_out_table(boards: Boards) -> str:
+    """Return how far the law of the other rows is off the loops of each row of whole numbers."""
+    with_law = [(board, laws[WHOLE]) for board, laws in boards if WHOLE in laws]
     rows = []
-    for board, laws in boards:
-        for name, forms in laws.items():
-            errors = [f"{forms[form].rms_pct:.1f} ({forms[form].score:.0f})" for form in Form]
-            rows.append([board.name, _OPCODES[name], *errors])
-    return markdown_table(["board", "opcode", *(f"{form}, rms % (AIC)" for form in Form)], rows, left=2)
+    for name in CLASSES[WHOLE]:
+        figures = []
+        for _, one in with_law:
+            own = np.array([point.loop == name for point in one.points])
+            figures.append(f"{rms_pct(np.array(one.law.left_out)[own]):.1f}" if own.any() else "-")
+        rows.append([_OPCODES[name], *figures])
+    return markdown_table(["row left out", *(f"{board.name}, rms %" for board, _ in with_law)], rows)
+
+
+def fewer_table(board: Board) -> str:
+    """Return what fewer lanes cost, and a lane up to the 16th and beyond; "" where they are not measured."""
+    rows = []
+    for name in THREAD_ROWS:
+        energies = {n: board.warp_pj(name, Pattern.RANDOM, n) for n in _LANES}
+        if not np.isfinite(energies[24]):
+            continue
+        still = {n: board.warp_pj(name, Pattern.STILL, n) for n in (1, 16)}
+        slopes = (
+            (energies[16] - energies[1]) / 15,
+            (energies[24] - energies[16]) / 8,
+            (still[16] - still[1]) / 15,
+        )
+        rows.append([_OPCODES[name], *(f"{x:.0f}" for x in energies.values()), *(f"{x:.1f}" for x in slopes)])
+    if not rows:
+        return ""
+    head = [board.name, *(f"{n} lanes, pJ" for n in _LANES)]
+    head += ["a lane to 16", "a lane beyond", "a still lane to 16"]
+    return markdown_table(head, rows).replace(" nan ", " - ")
+
+
+def tensor_table(boards: Boards) -> str:
+    """Return what a tensor product costs on each kind of operands."""
+    patterns = ("zeros", "uniform", "halves", "hamming:1", "hamming:8", "random")
+    rows = []
+    for board, _ in boards:
+        energies = [board.warp_pj(TENSOR_ROW, one) for one in patterns]
+        if np.isfinite(energies[0]):
+            rows.append([board.name, *(f"{x:.0f}" for x in energies)])
+    return markdown_table([f"{_OPCODES[TENSOR_ROW]}, pJ", *patterns], rows)
 
 
 def lanes_table(board: Board) -> str:
@@ -244,50 +310,41 @@ def lanes_table(board: Board) -> str:
                 figures = (f"{x:.0f}" for x in (whole, half, odd))
                 rows.append([_OPCODES[name.removeprefix("law.")], operands, *figures])
     if not rows:
-        return f"{board.name}: not measured yet.\n"
+        return ""
     head = [board.name, "operands", "32 lanes, pJ", "first 16, pJ", "every other, pJ"]
     return markdown_table(head, rows, left=2)
 
 
-def picture(boards: Sequence[tuple[Board, Mapping[str, Mapping[Form, Law]]]], path: Path) -> None:
-    """Draw what unlike halves cost, and what lanes do, for the first board of each GPU."""
-    figure = new_figure(10, 4.2 * len(boards))
-    axes = figure.subplots(len(boards), 3, squeeze=False)
-    for (board, laws), (logic, multipliers, lanes) in zip(boards, axes, strict=True):
-        _halves_axis(logic, board, laws, _LOGIC)
-        _halves_axis(multipliers, board, laws, _MULTIPLIERS)
-        for name in ("xor.b32", "fma.rn.f32", "fma.rn.f64"):
-            xs = [1, 8, 16, 24, 32]
-            lanes.plot(xs, [board.warp_pj(name, "random", n) for n in xs], "o-", label=_OPCODES[name])
-        lanes.set_xlabel("active lanes")
-        lanes.set_ylabel("pJ a warp instruction, random")
-        for axis in (logic, multipliers, lanes):
-            axis.set_ylim(bottom=0)
-            axis.legend(frameon=False, fontsize=8)
-        logic.set_title(board.name, loc="left", fontsize=10)
+def picture(boards: Boards, path: Path) -> None:
+    """Draw what loops take above zeros against the law, and what lanes do."""
+    with_laws = [(board, laws) for board, laws in boards if laws]
+    figure = new_figure(5 * len(with_laws) + 5, 4.6)
+    axes = figure.subplots(1, len(with_laws) + 1)
+    for axis, (board, laws) in zip(axes, with_laws, strict=False):
+        for (kind, one), mark in zip(laws.items(), "os^D", strict=False):
+            above = np.array([point.energy_pj - point.zeros_pj for point in one.points])
+            off = np.array([point.energy_pj for point in one.points]) * one.law.residuals
+            axis.plot(above - off, above, mark, ms=4, label=kind, alpha=0.7)
+        axis.axline((0, 0), slope=1, color="0.6", lw=1)
+        axis.set_xlabel("the law, pJ a copy of the loop in a warp")
+        axis.set_ylabel("measured above zeros, pJ")
+        axis.set_title(board.name, loc="left", fontsize=10)
+    lanes = axes[-1]
+    board = max((board for board, _ in boards), key=lambda one: len({n for _, _, n in one.rows}))
+    for name in ("xor.b32", "fma.rn.f32", "fma.rn.f64", "popc.b32"):
+        xs = [1, 8, 16, 24, 32]
+        lanes.plot(xs, [board.warp_pj(name, "random", n) for n in xs], "o-", ms=4, label=_OPCODES[name])
+    lanes.set_xlabel("active lanes")
+    lanes.set_ylabel("pJ a warp instruction, random")
+    lanes.set_ylim(bottom=0)
+    lanes.set_title(board.name, loc="left", fontsize=10)
+    for axis in axes:
+        axis.legend(frameon=False, fontsize=8)
     whole = Image.open(io.BytesIO(picture_bytes(figure, "png")))
     small = io.BytesIO()
     # Few colours: a third of the bytes in the repository.
     whole.convert("RGB").quantize(32).save(small, "png", optimize=True)
     write_bytes(path, small.getvalue())
-
-
-def _halves_axis(axis, board, laws, names) -> None:  # type: ignore[no-untyped-def]
-    for name in names:
-        if name not in laws:
-            continue
-        law = next(iter(laws[name].values()))
-        base = board.warp_pj(name, Pattern.STILL_HALVES) / WARP
-        patterns = [one for one in Pattern if one.is_still]
-        random = changes(name, Pattern.RANDOM).halves
-        xs = [changes(name, one).halves / random for one in patterns]
-        ys = [board.warp_pj(name, one) / WARP - base for one in patterns]
-        (line,) = axis.plot(xs, ys, "o", label=_OPCODES[name])
-        grid = np.linspace(0, max(xs), 100)
-        top = np.nanmax(ys)
-        axis.plot(grid, top * np.array([law.share_at(x) for x in grid]), color=line.get_color(), lw=1)
-    axis.set_xlabel("bits that differ between the halves,\nover those of random words")
-    axis.set_ylabel("pJ a lane above equal halves, still")
 
 
 def main() -> int:
@@ -298,11 +355,14 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         with_own(ROWS_FILE, ())
-        boards = [(board, laws_of(board)) for board in map(read_board, arguments.folders)]
+        cycles = cycles_of(arguments.folders)
+        boards = [(board, laws_of(board, cycles)) for board in map(read_board, arguments.folders)]
         blocks = {
-            "law": "\n".join(law_table(board, laws) for board, laws in boards),
-            "forms": form_table(boards),
-            "every-other": "\n".join(lanes_table(board) for board, _ in boards),
+            "law": law_table(boards),
+            "left-out": left_out_table(boards),
+            "fewer": "\n".join(filter(None, (fewer_table(board) for board, _ in boards))),
+            "every-other": "\n".join(filter(None, (lanes_table(board) for board, _ in boards))),
+            "tensor": tensor_table(boards),
         }
         print("\n".join(blocks.values()))
         print("\n".join(f"{board.name}: {board.left_out} rows without a number" for board, _ in boards))

@@ -13,6 +13,7 @@ import numpy as np
 from ptxbench.api.estimate_options import EstimateOptions, KernelOptions
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.emulator.sass.launch import Dims, Launch, emulate
+from ptxbench.emulator.sass.machine import OnProgress
 from ptxbench.model.emulated_work import activity_of, work_of
 from ptxbench.sass.program import SassKernel
 
@@ -133,7 +134,9 @@ def launch_of_code(
     return Launch(image, kernel, *shape, arguments, shared_bytes)
 
 
-def emulated(launch: Launch, time_s: float, known: Atlas, told: str = "") -> EmulatedKernel:
+def emulated(
+    launch: Launch, time_s: float, known: Atlas, told: str = "", on_progress: OnProgress | None = None
+) -> EmulatedKernel:
     """Run a launch on a sample of its blocks.
 
     Args:
@@ -141,6 +144,7 @@ def emulated(launch: Launch, time_s: float, known: Atlas, told: str = "") -> Emu
         time_s: Its time; NaN: modelled.
         known: The table.
         told: What it is, for a note.
+        on_progress: Called with the instructions carried out.
 
     Raises:
         InputError: It has an instruction that the emulator does not know, or accesses what it was not given.
@@ -149,7 +153,7 @@ def emulated(launch: Launch, time_s: float, known: Atlas, told: str = "") -> Emu
     from ptxbench.model.addresses import Launch as Shape
     from ptxbench.model.code_work import timed_work
 
-    found = emulate(launch)
+    found = emulate(launch, on_progress=on_progress)
     array_bytes = sum(one.nbytes for one in launch.arguments if isinstance(one, np.ndarray))
     own = work_of(launch.kernel.name, found, array_bytes, l2_bytes(known.gpu))
     shape = Shape(launch.grid, launch.block)
@@ -159,7 +163,10 @@ def emulated(launch: Launch, time_s: float, known: Atlas, told: str = "") -> Emu
 
 
 def run_in_emulator(
-    kernel: str | Path | bytes | None, options: EstimateOptions, known: Atlas
+    kernel: str | Path | bytes | None,
+    options: EstimateOptions,
+    known: Atlas,
+    on_progress: OnProgress | None = None,
 ) -> EmulatedKernel | None:
     """Return what a run in the emulator tells; None where there are no arguments to run a kernel with.
 
@@ -171,7 +178,7 @@ def run_in_emulator(
     if options.ncu is None and is_specification(kernel):
         _refuse(options, ("grid", "block", *_TELLS_ITSELF))
         launch, told = launch_of_specification(Path(str(kernel)), options.sizes or {}, known)
-        return emulated(launch, options.time_s or math.nan, known, told)
+        return emulated(launch, options.time_s or math.nan, known, told, on_progress)
     if options.sizes:
         raise ArgumentError("sizes", "are those of a specification: name one (SPEC.toml)")
     if arguments is None or not isinstance(options, KernelOptions):
@@ -183,7 +190,7 @@ def run_in_emulator(
     code = read_code(kernel or b"", options, known)
     shape = _by_dimension(options.grid or 1), _by_dimension(options.block or 1)
     launch = launch_of_code(code.image, code.kernel, shape, arguments, options.shared_bytes)
-    return emulated(launch, options.time_s or math.nan, known)
+    return emulated(launch, options.time_s or math.nan, known, on_progress=on_progress)
 
 
 def _refuse(options: EstimateOptions, names: Sequence[str]) -> None:

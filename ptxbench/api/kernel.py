@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
@@ -80,11 +80,23 @@ def estimate_kernel(options: KernelOptions) -> KernelEstimate:
     return replace(found, notes=(note, *found.notes)) if note else found
 
 
-def estimate_of(kernel: str | Path | bytes | None, table: Table, options: EstimateOptions) -> KernelEstimate:
-    """Estimate a kernel by a table that is open; `estimate_kernel` says what is raised."""
+def estimate_of(
+    kernel: str | Path | bytes | None,
+    table: Table,
+    options: EstimateOptions,
+    on_progress: Callable[[int], None] | None = None,
+) -> KernelEstimate:
+    """Estimate a kernel by a table that is open; `estimate_kernel` says what is raised.
+
+    Args:
+        kernel: The kernel.
+        table: The table.
+        options: Of `estimate_kernel`.
+        on_progress: Called with the instructions that the emulator has carried out.
+    """
     _check_together(options)
     known = table._atlas
-    told = _told(kernel, options, known)
+    told = _told(kernel, options, known, on_progress)
     work, modelled, terms = told.work, told.modelled, known.machine.terms
     notes = (*told.notes, *_time_notes(known, work)) if modelled else told.notes
     conditions, machine = _conditions(told, options, known), _machine(told, options, known)
@@ -129,11 +141,16 @@ class _Told:
     activity: Activity | None = None
 
 
-def _told(kernel: str | Path | bytes | None, options: EstimateOptions, known: Atlas) -> _Told:
+def _told(
+    kernel: str | Path | bytes | None,
+    options: EstimateOptions,
+    known: Atlas,
+    on_progress: Callable[[int], None] | None,
+) -> _Told:
     """Count what a kernel executes: in the emulator, by its code, or as ncu did."""
     from ptxbench.api.emulating import run_in_emulator
 
-    run = run_in_emulator(kernel, options, known)
+    run = run_in_emulator(kernel, options, known, on_progress)
     if run is not None:
         return _Told(run.work, run.modelled, run.notes, (run.work, run.cold), activity=run.activity)
     if options.ncu is not None:

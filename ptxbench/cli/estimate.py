@@ -56,6 +56,7 @@ def command(options: _Options) -> None:
     from ptxbench.api.emulating import is_specification
     from ptxbench.api.kernel import estimate_of
     from ptxbench.api.table import load_table
+    from ptxbench.cli.progress import progress_lines
     from ptxbench.model.default_table import default_table
 
     launched = options.ncu is not None or is_specification(options.kernel)
@@ -69,7 +70,10 @@ def command(options: _Options) -> None:
     named, note = (options.table, "") if options.table is not None else default_table()
     measured = load_table(named)
     kernel = options.kernel if options.ncu is not None else Path(options.kernel)
-    result = estimate_of(kernel, measured, options)
+    with progress_lines() as show:
+        result = estimate_of(
+            kernel, measured, options, lambda steps: show(0, 0, f"{steps:,} instructions emulated")
+        )
     if note:
         result = replace(result, notes=(note, *result.notes))
     info = measured._atlas.gpu

@@ -29,6 +29,12 @@ _FAMILIES_WITHOUT_OWN = ("async", "chase", "uniform", "wgmma")
 _FROM_ELSEWHERE = ("load", "prefetch", "read", "ask")
 # Bare chains, x = x a + b, that tend to one value where the factors are small, or even.
 _CONTRACTING = ("fma.", "mad.lo.")
+# Opcodes that put the bits of an operand elsewhere, or choose between operands by them: the multiply-add
+# behind each carries the difference on, and all bits of the next operand differ.
+_MOVES_BITS = (
+    *("popc.", "clz.", "bfind.", "brev.", "bfe.", "shr.", "shf.r", "min.", "max.", "slct.", "selp.", "set"),
+    *("cvt.sat.", "mul.hi.", "mad.hi.", "madc.", "mad.lo.cc."),
+)
 _SMALL_FACTOR = 1  # of "cycle", the sets of odd number are below 1/2
 
 
@@ -49,6 +55,8 @@ def _refusal(instruction: Instruction, pattern: Pattern) -> str:
         return "what it works on is not in registers that each lane has of its own"
     if pattern.bits_apart and instruction.values_for("x") not in _ANY_BITS:
         return "its values fit together, so that no bit can be changed alone"
+    if pattern.bits_apart and not pattern.is_still and instruction.opcode.startswith(_MOVES_BITS):
+        return f"{instruction.opcode} moves bits to other places, so that all differ after a copy or two"
     bare = instruction.family == "arithmetic" and instruction.opcode.startswith(_CONTRACTING)
     mixed = instruction.family == "mixed" and instruction.companions == 1
     addend = instruction.mixer is not None and instruction.mixer.addend

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.core.threads import WARP
-from ptxbench.emulator.sass.activity import operand_places
+from ptxbench.emulator.sass.activity import words_read, words_written
 from ptxbench.emulator.sass.launch import Emulated
 from ptxbench.emulator.sass.tally import Tally
 from ptxbench.model.ncu import lanes_of
 from ptxbench.model.opcodes import OpcodeClass, opcode_class, width_bytes
 from ptxbench.model.traffic import Asked, by_level, stays_in_l1, wavefronts
 from ptxbench.model.work import LINE_BYTES, Activity, KernelWork
+from ptxbench.sass.program import SassInstruction
 
 _SECTOR_BYTES = 32
 _REMOTE = (OpcodeClass.GLOBAL, OpcodeClass.ATOMIC, OpcodeClass.COPY)
@@ -25,9 +26,13 @@ _WRITES = ("ST", "RED", "ATOM")
 # Less than this in common is taken for none.
 _ALONE = 1e-4
 _HALVINGS = 60
-# Of the bits that change, what from one half of the warp to the other counts beside what does in time, and
-# how many of a random word's change.
-_HALVES, _RANDOM_BITS = 1 / 3, 16.0
+# What a bit costs by the law of operands, fJ, of an H100 and an H200: where halves differ, in an operand's
+# place, in a result's register, and set (docs/operands.md). Loops of f64 and f16 do not tell these apart:
+# they take those of f32.
+_FLOATS = (OpcodeClass.FP32, OpcodeClass.FP64, OpcodeClass.HALF)
+_LAW_OF_FLOATS, _LAW_OF_OTHERS = (115.0, 128.0, 65.0, 42.0), (110.0, 50.0, 155.0, 70.0)
+# Of a random word.
+_RANDOM_BITS = 16.0
 _WORD_BYTES = 4
 _LOADS = (OpcodeClass.SHARED, OpcodeClass.GLOBAL)
 
@@ -84,36 +89,47 @@ def work_of(name: str, found: Emulated, array_bytes: float, l2_size: float) -> E
 def activity_of(found: Emulated) -> Activity:
     """Return the activity of the operands of each opcode that was seen.
 
-    It is the share of the bits of an instruction's operands that change, over half of them: a third by
-    lane i and lane i + 16, two thirds by the instruction before it on the same unit. Constants do not change.
-    What lies between is taken for proportional.
+    It is what the bits of an instruction cost by the law of operands, over what they would if all its words
+    were random. Constants change nothing and are not random. What lies between is taken for proportional.
     """
     changes: dict[str, float] = defaultdict(float)
     weights: dict[str, float] = defaultdict(float)
     moved = loads = 0.0
     for number, one in enumerate(found.instructions):
         tally = found.tallies[:, number]
-        if not tally[Tally.SEEN]:
+        if not tally[Tally.LOOKED]:
             continue
-        operands = operand_places(one)
-        seen = float(tally[Tally.ISSUED])
-        if operands:
-            changes[one.opcode] += seen * _changed(tally, _READ) / operands
+        seen, kind = float(tally[Tally.ISSUED]), opcode_class(one.opcode)
+        if words_read(one):
+            changes[one.opcode] += seen * _share(tally, one)
             weights[one.opcode] += seen
-        if opcode_class(one.opcode) in _LOADS and tally[Tally.HALVES_RESULT : Tally.HALVES_RESULT + 1].any():
-            words = max(width_bytes(one.opcode) / _WORD_BYTES, 1.0)
-            moved, loads = moved + seen * _changed(tally, _RESULT) / words, loads + seen
+        if kind in _LOADS and tally[Tally.HALVES_RESULT]:
+            brought = max(width_bytes(one.opcode) / _WORD_BYTES, 1.0)
+            moved, loads = moved + seen * _share_of_result(tally, brought), loads + seen
     by_opcode = {opcode: min(changes[opcode] / weight, 1.0) for opcode, weight in weights.items()}
     data = min(moved / loads, 1.0) if loads else _mean_of(by_opcode, weights)
     return Activity(data, data, data, by_opcode)
 
 
-def _changed(tally: npt.NDArray[np.float64], places: range) -> float:
-    """Return the bits that change of some operands of an instruction, over half of a word's."""
-    between, in_time = max(tally[Tally.PAIRS], 1.0), max(tally[Tally.AFTER], 1.0)
-    halves = sum(tally[Tally.HALVES_A + place] for place in places) / between
-    moved = sum(tally[Tally.MOVED_A + place] for place in places) / in_time
-    return float(_HALVES * halves + (1 - _HALVES) * moved) / _RANDOM_BITS
+def _share(tally: npt.NDArray[np.float64], instruction: SassInstruction) -> float:
+    """Return what the bits of an instruction cost, over those of random words."""
+    is_float = opcode_class(instruction.opcode) in _FLOATS
+    halves, ports, flips, ones = _LAW_OF_FLOATS if is_float else _LAW_OF_OTHERS
+    # A pair of lanes is two of them.
+    between = (tally[Tally.HALVES] + tally[Tally.HALVES_RESULT]) / max(tally[Tally.PAIRS], 1.0) / 2
+    of_lanes = ports * tally[Tally.PORTS] + flips * tally[Tally.FLIPS] + ones * tally[Tally.ONES]
+    own = halves * between + of_lanes / tally[Tally.LOOKED]
+    read, written = words_read(instruction), words_written(instruction)
+    random = halves * (read + written) / 2 + (ports + ones) * read + flips * written
+    return float(own / random / _RANDOM_BITS)
+
+
+def _share_of_result(tally: npt.NDArray[np.float64], words: float) -> float:
+    """Return the same of what a load brings."""
+    halves, _, flips, _ = _LAW_OF_OTHERS
+    own = halves * tally[Tally.HALVES_RESULT] / max(tally[Tally.PAIRS], 1.0) / 2
+    own += flips * tally[Tally.FLIPS] / tally[Tally.LOOKED]
+    return float(own / ((halves / 2 + flips) * words) / _RANDOM_BITS)
 
 
 def _mean_of(by_opcode: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -121,7 +137,6 @@ def _mean_of(by_opcode: Mapping[str, float], weights: Mapping[str, float]) -> fl
     return sum(weights[opcode] * share for opcode, share in by_opcode.items()) / whole if whole else 1.0
 
 
-_READ, _RESULT = range(3), range(3, 4)
 _FIRSTS = (
     (Tally.READ_FIRST, Tally.READ_BY_ANY),
     (Tally.WRITTEN_FIRST, Tally.WRITTEN_BY_ANY),

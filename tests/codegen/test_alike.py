@@ -57,6 +57,12 @@ def test_a_chain_stands_still_and_all_chains_have_one_value(name):
     assert len(np.unique(read_by_copies(name, Pattern.RANDOM), axis=0)) == 4
 
 
+def test_few_unlike_bits_stay_few_where_nothing_moves_them_or_all_stands_still():
+    for name, pattern in (("xor.b32", Pattern.HAMMING_2), ("popc.b32", Pattern.STILL_HAMMING_2)):
+        found = read_by_copies(name, pattern).reshape(4, -1, 32)
+        assert 1 < np.bitwise_count(found[..., :16] ^ found[..., 16:]).mean() < 3
+
+
 def test_floats_stand_still_but_for_the_last_bits():
     still = read_by_copies("fma.rn.f32", Pattern.STILL)
     assert np.bitwise_count(still ^ still[0]).mean() < 1.5
@@ -68,6 +74,7 @@ def test_floats_stand_still_but_for_the_last_bits():
         ("lop3.b32", Pattern.STILL, "its chain goes on"),
         ("add.u32", Pattern.STILL_HAMMING_1, "its chain goes on"),
         ("add.f32", Pattern.HAMMING_4, "its values fit together"),
+        ("popc.b32", Pattern.HAMMING_4, "popc.b32 moves bits to other places"),
         ("ld.shared.b32", Pattern.STILL, "what it works on is not in registers"),
     ],
 )

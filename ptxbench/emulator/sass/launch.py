@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
 from ptxbench.emulator.sass.code import Code
-from ptxbench.emulator.sass.machine import Machine, Sample
+from ptxbench.emulator.sass.machine import Machine, OnProgress, Sample
 from ptxbench.emulator.sass.memory import Memory
 from ptxbench.emulator.sass.passes import Skipped
 from ptxbench.emulator.sass.tally import Tallies, Tally
@@ -86,7 +86,13 @@ class Emulated:
         return found
 
 
-def emulate(launch: Launch, blocks: int = 0, passes: int = 128, look: bool = True) -> Emulated:
+def emulate(
+    launch: Launch,
+    blocks: int = 0,
+    passes: int = 128,
+    look: bool = True,
+    on_progress: OnProgress | None = None,
+) -> Emulated:
     """Run a launch on a sample of its blocks.
 
     Args:
@@ -94,6 +100,7 @@ def emulate(launch: Launch, blocks: int = 0, passes: int = 128, look: bool = Tru
         blocks: How many blocks are run, spread over the grid; 0: as many as are quick.
         passes: Passes of a long loop that are run before the others are counted like them; 0: all.
         look: Whether operands are looked at.
+        on_progress: Called with the instructions carried out, each for all lanes of the sample.
 
     Raises:
         InputError: The code is of a GPU or has an instruction that the emulator does not know, an argument
@@ -119,7 +126,7 @@ def emulate(launch: Launch, blocks: int = 0, passes: int = 128, look: bool = Tru
     )
     addresses = {n: memory.put(one) for n, one in arrays.items()}
     banks = _banks(launch, addresses, resources.stack_bytes)
-    machine = Machine(Code(launch.kernel), sample, memory, banks, passes, look)
+    machine = Machine(Code(launch.kernel), sample, memory, banks, passes, look, on_progress)
     ran = machine.run()
     return Emulated(
         launch.kernel.instructions,

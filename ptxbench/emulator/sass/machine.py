@@ -42,6 +42,8 @@ _AXES = "XYZ"
 _LOOKED_AT, _NOW_AND_THEN = 96, 64
 MOST_STEPS = 50_000_000
 
+OnProgress = Callable[[int], None]
+
 Lanes = npt.NDArray[np.bool_]
 
 
@@ -124,6 +126,7 @@ class Machine:
         banks: Mapping[int, npt.NDArray[np.uint8]],
         passes: int = 128,
         look: bool = True,
+        on_progress: OnProgress | None = None,
     ) -> None:
         """Bind every instruction of a kernel.
 
@@ -134,10 +137,12 @@ class Machine:
             banks: Constant memory by bank.
             passes: Passes of a long loop that are run; 0: all.
             look: Whether operands are looked at.
+            on_progress: Called with the steps carried out, now and then.
 
         Raises:
             InputError: It has an instruction that the emulator does not know.
         """
+        self._on_progress = on_progress
         self._code, self._sample = code, sample
         warps = sample.warps * len(sample.blocks)
         self.registers = Registers(code.kernel.registers, warps)
@@ -199,6 +204,8 @@ class Machine:
                 if not lanes.any():
                     continue
                 self._block(address, self._code.blocks[address], lanes)
+                if self._on_progress is not None:
+                    self._on_progress(self.steps)
                 if self.steps > MOST_STEPS:
                     raise InputError(
                         f"{self._code.kernel.name} has not ended after {MOST_STEPS:,} instructions of the"
@@ -228,8 +235,6 @@ class Machine:
         visits = self._visits.get(address, 0)
         self._visits[address] = visits + 1
         looking = self._look if visits < _LOOKED_AT or visits % _NOW_AND_THEN == 0 else None
-        if self._look is not None and looking is None:
-            self._look.forget()
         steps = self._steps
         for number in range(block.first, block.end):
             one = self._code.instructions[number]
@@ -255,7 +260,7 @@ class Machine:
             if step is None:
                 step = steps[number] = self._step(number)
             if looking is not None:
-                looking.before(number, active, warps)
+                looking.before(number, active)
                 step(active)
                 looking.after(number)
             else:

@@ -14,10 +14,10 @@ class Tally(IntEnum):
     ISSUED: executions by a warp; what a guard turns off is issued, too. THREADS: by lanes that took part.
     REQUESTS: accesses of memory by a warp. SECTORS and LINES: distinct 32 and 128 bytes of global or local
     memory that these ask for. PASSES: what shared memory hands out, 128 bytes each, bank conflicts included.
-    SEEN: executions by a warp whose operands were looked at. PAIRS: lanes i below 16 of these of which lane
-    i + 16 takes part, too. HALVES_*: bits in which an operand of these two differs. AFTER: lanes of which the
-    instruction before it on the same unit was seen. MOVED_*: bits of an operand that changed since then.
-    ACROSS_*: bits in which an operand of lanes i below 16 differs from what lanes i + 16 had in it.
+    LOOKED: executions by a lane whose operands were looked at. PAIRS: lanes i below 16 of these of which lane
+    i + 16 takes part, too. HALVES: bits in which the words that these two read differ, HALVES_RESULT: that
+    they write. ONES: bits set of the words read. PORTS: bits of these that differ from what the warp's
+    instruction before had in the same place. FLIPS: bits that a result changes in its register.
     READ_FIRST and WRITTEN_FIRST: sectors of global memory that a block reads or writes for the first time.
     READ_BY_ANY and WRITTEN_BY_ANY: that no block of the sample had read or written before.
     """
@@ -28,25 +28,17 @@ class Tally(IntEnum):
     SECTORS = 3
     LINES = 4
     PASSES = 5
-    SEEN = 6
+    LOOKED = 6
     PAIRS = 7
-    AFTER = 8
-    HALVES_A = 9
-    HALVES_B = 10
-    HALVES_C = 11
-    HALVES_RESULT = 12
-    MOVED_A = 13
-    MOVED_B = 14
-    MOVED_C = 15
-    MOVED_RESULT = 16
-    READ_FIRST = 17
-    WRITTEN_FIRST = 18
-    READ_BY_ANY = 19
-    WRITTEN_BY_ANY = 20
-    ACROSS_A = 21
-    ACROSS_B = 22
-    ACROSS_C = 23
-    ACROSS_RESULT = 24
+    HALVES = 8
+    HALVES_RESULT = 9
+    ONES = 10
+    PORTS = 11
+    FLIPS = 12
+    READ_FIRST = 13
+    WRITTEN_FIRST = 14
+    READ_BY_ANY = 15
+    WRITTEN_BY_ANY = 16
 
 
 Tallies = npt.NDArray[np.float64]

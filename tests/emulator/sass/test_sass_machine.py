@@ -525,14 +525,19 @@ def test_lanes_that_wait_for_nobody_are_refused():
 def test_bits_that_differ_from_half_to_half_are_counted():
     words = np.where(np.arange(32) < 16, 0, 0xFF).astype(np.uint32)
     machine, _ = run("IADD3 R9, R4, RZ, RZ", words)
-    assert count(machine, "IADD3", Tally.HALVES_A) == 16 * 8
+    assert count(machine, "IADD3", Tally.HALVES) == count(machine, "IADD3", Tally.HALVES_RESULT) == 16 * 8
+    assert count(machine, "IADD3", Tally.ONES) == 16 * 8
     assert count(machine, "IADD3", Tally.PAIRS) == 16
     alike, _ = run("IADD3 R9, R4, RZ, RZ", np.tile(np.arange(16, dtype=np.uint32), 2))
-    assert count(alike, "IADD3", Tally.HALVES_A) == 0
+    assert count(alike, "IADD3", Tally.HALVES) == 0
 
 
-def test_bits_that_change_from_one_instruction_to_the_next_are_counted():
+def test_bits_that_change_in_a_place_and_in_a_register_are_counted():
     machine, _ = run("FMUL R5, R4, R4\nFADD R9, R4, R4", np.full(32, 3, np.uint32))
-    assert count(machine, "FADD", Tally.MOVED_A) == 0
-    moved, _ = run("MOV R5, 0xf0\nFMUL R6, R4, R4\nFADD R9, R5, R4", np.full(32, 0x0F, np.uint32))
-    assert count(moved, "FADD", Tally.MOVED_A) == 32 * 8
+    assert count(machine, "FADD", Tally.PORTS) == 0
+    # Whatever the opcode: a place is of all units.
+    moved, _ = run("MOV R5, 0xf0\nIADD3 R6, R4, RZ, RZ\nFADD R9, R5, R4", np.full(32, 0x0F, np.uint32))
+    assert count(moved, "FADD", Tally.PORTS) == 32 * 8
+    over, _ = run("MOV R9, 0xff\nMOV R9, 0xf0\nIADD3 R9, R9, RZ, RZ", np.zeros(32, np.uint32))
+    assert count(over, "MOV", Tally.FLIPS) == 32 * (8 + 4)
+    assert count(over, "IADD3", Tally.FLIPS) == 0
