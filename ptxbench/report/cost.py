@@ -22,7 +22,7 @@ from ptxbench.model.rates import Rate, rates
 from ptxbench.model.reference_clock import at_reference_clock
 from ptxbench.report.text import number
 from ptxbench.report.text_table import IF_SAME, Column, Kind, render_table
-from ptxbench.storage.board_spread import BoardSpread, RowSpread, by_row
+from ptxbench.storage.board_spread import BoardSpread, RowSpread, by_row, factors_text
 from ptxbench.storage.run_spread import spread_sentence
 from ptxbench.storage.schema import TableRow
 
@@ -380,9 +380,8 @@ def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
         lines += [f"  in whole kernels (estimate, tune): {fitted}"] if fitted else []
     if table.spread:
         others = table.spread.boards[1:]
-        factors = [board.factor for board in others]
         lines.append(
-            f"  {len(factors)} other boards have {min(factors):.3f} to {max(factors):.3f} times this board's "
+            f"  {len(others)} other boards have {factors_text(others)} times this board's "
             "energies, one scale factor a board; it is removed from the boards' mean and scatter, and from "
             "rows of other boards"
         )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import OptLevel, lanes_key
@@ -18,6 +19,10 @@ from ptxbench.storage.precision import judged
 from ptxbench.storage.schema import TableRow
 
 BOARDS = "boards.json"
+# A factor so many robust standard deviations from the median is no usual board's: such a board ran a sparse
+# product before its rows (docs/accuracy.md).
+_FAR, _LEAST_FAR = 4.0, 0.05
+_MAD_TO_SIGMA = 1.4826
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,21 @@ class BoardFactor:
     rows: int
     factor: float
     factor_error: float = 0.0
+
+
+def factors_text(boards: Sequence[BoardFactor]) -> str:
+    """Return between which factors boards lie, and apart from these any that is far from all others.
+
+    Args:
+        boards: Boards, one at least; those whose factor no common row tells are passed over.
+    """
+    known = [board for board in boards if not board.factor_error] or boards
+    factors = sorted(board.factor for board in known)
+    middle = median(factors)
+    reach = max(_LEAST_FAR, _FAR * _MAD_TO_SIGMA * median(abs(factor - middle) for factor in factors))
+    usual = [factor for factor in factors if abs(factor - middle) <= reach]
+    far = [f"one {factor:.3f}" for factor in factors if abs(factor - middle) > reach]
+    return " and ".join([f"{min(usual):.3f} to {max(usual):.3f}", *far])
 
 
 @dataclass(frozen=True)

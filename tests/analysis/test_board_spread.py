@@ -14,6 +14,8 @@ from ptxbench.core.status import Status
 from ptxbench.storage.board_spread import (
     BOARDS,
     NO_BOARD,
+    BoardFactor,
+    factors_text,
     read_board_spread,
     with_other_boards,
     write_board_spread,
@@ -222,3 +224,13 @@ def test_a_row_that_no_board_reached_says_so_and_not_why_one_run_ended():
     assert with_other_boards([killed], None) == (killed,)
     (found,) = [one for one in with_other_boards([killed], spread) if one.instruction == "mma"]
     assert (found.status, found.reason) == (Status.NOT_REACHED, NO_BOARD)
+
+
+def test_a_board_far_from_all_others_and_one_without_a_common_row_do_not_widen_the_range():
+    def one(factor, error=0.0):
+        return BoardFactor("b", "run", "1", None, 9, factor, error)
+
+    usual = [one(factor) for factor in (0.97, 1.0, 1.02, 1.03, 1.07)]
+    assert factors_text(usual) == "0.970 to 1.070"
+    assert factors_text([*usual, one(1.3), one(1.14, 0.03)]) == "0.970 to 1.070 and one 1.300"
+    assert factors_text([one(1.1, 0.03)]) == "1.100 to 1.100"

@@ -22,6 +22,7 @@ from ptxbench.core.version import VERSION
 from ptxbench.report.cost import Cost, row_costs
 from ptxbench.report.formats import RunReport
 from ptxbench.report.web_page import fill_page, plain
+from ptxbench.storage.board_spread import factors_text
 from ptxbench.storage.kernels import KernelEntry, KernelStore
 from ptxbench.storage.schema import TableRow
 
@@ -153,6 +154,7 @@ def _run(report: RunReport, shown: int) -> dict[str, object]:
         "source": str(manifest.part.source) if manifest else "",
         "scale_ci95": manifest.part.scale_ci95 if manifest else None,
         "boards": [asdict(board) for board in report.spread.boards] if report.spread else [],
+        "factors": factors_text(report.spread.boards) if report.spread else "",
     }
 
 
