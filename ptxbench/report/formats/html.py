@@ -154,7 +154,7 @@ def _run(report: RunReport, shown: int) -> dict[str, object]:
         "source": str(manifest.part.source) if manifest else "",
         "scale_ci95": manifest.part.scale_ci95 if manifest else None,
         "boards": [asdict(board) for board in report.spread.boards] if report.spread else [],
-        "factors": factors_text(report.spread.boards) if report.spread else "",
+        "factors": factors_text(report.spread.boards) if report.spread and report.spread.boards else "",
     }
 
 
