@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
@@ -47,9 +48,7 @@ def compare_commands(
         InputError: A command cannot be read or started, or did not end with 0.
         GpuLostError: A GPU stopped answering.
     """
-    words = [_words(command) for command in commands]
-    if len(words) < 2:
-        raise InputError("compare needs at least two commands")
+    words = words_of(commands, started=run is None)
     random, start = np.random.default_rng(seed), run or _run
     windows: list[list[CallWindow]] = [[] for _ in words]
     notes: dict[str, None] = {}
@@ -82,13 +81,30 @@ def _window(found: WindowEnergy, number: int) -> CallWindow:
     return CallWindow(number, found.time_s, found.mean_power_w, error_w, reason=reason)
 
 
-def _words(command: str) -> list[str]:
+def words_of(commands: Sequence[str], *, started: bool = True) -> list[list[str]]:
+    """Return the words of commands, before any of them runs: others may take long until its turn comes.
+
+    Args:
+        commands: At least two.
+        started: Whether each is a program that is started.
+
+    Raises:
+        InputError: There are too few, or one cannot be split into words, is empty, or names no program.
+    """
+    if len(commands) < 2:
+        raise InputError("compare needs at least two commands")
+    return [_words(command, started) for command in commands]
+
+
+def _words(command: str, started: bool) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise InputError(f"{command!r} cannot be split into words ({error})") from error
     if not words:
         raise InputError("a command is empty")
+    if started and shutil.which(words[0]) is None:
+        raise InputError(f"{words[0]!r} cannot be started: it is no program, neither on PATH nor by its path")
     return words
 
 
@@ -96,5 +112,5 @@ def _run(words: Sequence[str]) -> int:
     try:
         ended = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
     except OSError as error:
-        raise InputError(f"{words[0]} cannot be started: {error.strerror}") from error
+        raise InputError(f"{words[0]!r} cannot be started: {error.strerror}") from error
     return ended.returncode

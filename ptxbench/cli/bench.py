@@ -142,6 +142,7 @@ def _module(path: Path) -> Any:
         raise InputError(f"{path} is no Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    # As where Python runs the file: its functions may import what is beside it when they are called.
     sys.path.insert(0, str(path.resolve().parent))
     try:
         with _said_in_a_line(str(path)):
@@ -149,8 +150,6 @@ def _module(path: Path) -> Any:
     except BaseException:
         del sys.modules[name]
         raise
-    finally:
-        sys.path.pop(0)
     return module
 
 
@@ -161,7 +160,11 @@ def _said_in_a_line(what: str) -> Iterator[None]:
         yield
     except PtxbenchError:
         raise
-    except Exception as error:
+    # Code that ends the program with 0 would be taken for a check that went well.
+    except (Exception, SystemExit) as error:
         at = traceback.extract_tb(error.__traceback__)[-1]
-        cause = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise InputError(f"{what} failed at {at.filename}:{at.lineno}: {cause}") from error
+        file, line, cause = at.filename, at.lineno, str(error)
+        if isinstance(error, SyntaxError):
+            file, line, cause = error.filename or file, error.lineno, error.msg
+        cause = f"{type(error).__name__}: {cause}".rstrip(": ")
+        raise InputError(f"{what} failed at {file}:{line}: {cause}") from error

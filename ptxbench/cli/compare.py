@@ -39,7 +39,7 @@ def command(options: _Options) -> int:
     dropped. The energy is that of the whole boards from its start to its end, idle power included. The
     verdict is yes, no, or undecided at 95%; the exit code is 1 if one takes more energy than the first.
     """
-    from ptxbench.api.comparing_commands import compare_commands
+    from ptxbench.api.comparing_commands import compare_commands, words_of
     from ptxbench.api.monitor import EnergyMonitor
     from ptxbench.cli.progress import progress_bar
     from ptxbench.devices.select import named_gpus
@@ -48,6 +48,7 @@ def command(options: _Options) -> int:
         raise click.UsageError("give two commands or more, each in quotes: 'python a.py' 'python b.py'.")
     if options.spec is not None and "simulated" in options.spec:
         raise click.UsageError("no program runs on a simulated GPU; leave --gpu out, or name a real GPU.")
+    words_of(options.commands)
     gpus = None if options.spec is None else [gpu.spec for gpu in named_gpus(options.spec)]
     with EnergyMonitor(gpus, sync=lambda: None) as monitor, progress_bar() as show:
         compared = compare_commands(

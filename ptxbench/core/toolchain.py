@@ -36,6 +36,9 @@ _CURES = {
     "nvcc": PTXAS_WHEEL,
     "nvdisasm": "nvidia-cuda-nvdisasm",
 }
+# Headers of C++ that cuda_fp16.h, cuda_bf16.h and others include.
+_HEADERS_WHEEL = '"nvidia-cuda-cccl>=13.0,<13.1"'
+_MISSING_HEADER = re.compile(r"error: (nv|cuda|cub|thrust)/\S+: No such file")
 # Signals that end a tool for no fault of what it was given; SIGKILL: no memory was left, SIGXFSZ: a limit on
 # file sizes.
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGXFSZ)
@@ -204,5 +207,7 @@ def _checked(tool: str, done: _Done) -> _Done:
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
         complaint = next((line for line in lines if "error" in line or "fatal" in line), lines[0])
+        if _MISSING_HEADER.search(complaint):
+            complaint += f"; it is in the wheel {_HEADERS_WHEEL}, or in a toolkit whose include is in CPATH"
         raise RefusedModuleError(f"{tool} failed: {complaint}")
     return done

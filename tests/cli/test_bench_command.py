@@ -93,6 +93,7 @@ def test_wrong_results_are_exit_code_1(file, capsys):
         (["bench", "{file}::fn", "--check"], "--check compares results with those of --against"),
         (["compare", "python a.py"], "two commands or more"),
         (["compare", "a", "b", "--gpu", "simulated"], "no program runs on a simulated GPU"),
+        (["compare", "true", "no_such_program 1"], "'no_such_program' cannot be started"),
     ],
 )
 def test_what_is_wrong_is_one_line(file, capsys, words, message):
@@ -111,3 +112,20 @@ def test_a_file_that_fails_or_has_no_inputs_is_said(tmp_path, capsys):
     path.write_text("def fn(x):\n    return x\n")
     assert run(["bench", f"{path}::fn"]) == 2
     assert "which a function inputs(seed)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import sys\nsys.exit(0)\n", "bad.py:2: SystemExit: 0"),
+        ("def fn():\n    raise SystemExit\n", "bad.py:2: SystemExit"),
+        ("x = 1\ndef fn(:\n", "bad.py:2: SyntaxError: invalid syntax"),
+        ("def fn():\n    import beside_it\n", "beside_it.py:1: ZeroDivisionError"),
+    ],
+)
+def test_code_that_ends_the_program_is_no_good_check(file, tmp_path, capsys, text, message):
+    path = tmp_path / "bad.py"
+    path.write_text(text)
+    (tmp_path / "beside_it.py").write_text("1 / 0\n")
+    assert run(["bench", f"{path}::fn"]) == 2
+    assert message in capsys.readouterr().err

@@ -86,6 +86,12 @@ def test_a_complaint_is_its_first_line(on_path):
         toolchain.run_tool("ptxas", [])
 
 
+def test_a_header_of_another_wheel_is_named_with_it(on_path):
+    on_path("echo 'cuda_fp16.h:4504:10: fatal error: nv/target: No such file or directory' >&2; exit 1")
+    with pytest.raises(RefusedModuleError, match=r"No such file.*wheel \"nvidia-cuda-cccl"):
+        toolchain.run_tool("ptxas", [])
+
+
 def test_a_tool_that_breaks_silently_gives_its_exit_code(on_path):
     on_path("kill -SEGV $$")
     with pytest.raises(RefusedModuleError, match=r"^ptxas failed: exit code -11$"):
