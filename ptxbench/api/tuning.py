@@ -222,7 +222,8 @@ def tune_kernel(options: TuneKernelOptions) -> TunedKernel:
             _require_no_functions(options.axes)
             if options.observers:
                 raise InputError(f"{_PLACE}: `observers` see no other process; leave out `isolate`")
-            return TunedKernel(tune_isolated(closed(options.gpu), tuning, folder, options.limit_s))
+            gpu = closed(options.gpu)
+            return TunedKernel(tune_isolated(gpu, document, _PLACE, options, folder, options.limit_s))
         opened = options.gpu if isinstance(options.gpu, Gpu) else stack.enter_context(open_gpu(options.gpu))
         return TunedKernel(tune(opened._device, tuning, folder))
 

@@ -5,25 +5,32 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ptxbench.core.errors import PtxbenchError
+import numpy as np
+
+from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.devices.select import open_gpu
 from ptxbench.experiment.supervise import Death, Watchdog, Work, supervise
 from ptxbench.storage import codec
+from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import require_no_run
 from ptxbench.tune.check import Correct
+from ptxbench.tune.element import ELEMENTS
 from ptxbench.tune.folder import IN_PROGRESS, InProgress, TuningFolder
 from ptxbench.tune.outcome import TrialStatus
+from ptxbench.tune.search_options import TuningOptions
+from ptxbench.tune.spec_file import read_spec
 from ptxbench.tune.trial import Trial
-from ptxbench.tune.tuning import Tuned, Tuning, tune
+from ptxbench.tune.tuning import Tuned, tune
 
 
 def search_work(
@@ -95,57 +102,100 @@ def _blame_in_progress(path: Path, reason: str, status: TrialStatus) -> str:
 
 
 @dataclass(frozen=True)
-class _Search:
-    """A search for another process.
+class _Found:
+    """What a search in another process found beside the trials that its folder holds.
 
     Attributes:
-        gpu: What `open_gpu` takes.
-        tuning: What is tuned, and how.
-        path: The folder.
-        answer: File for what is found.
+        best: Names of those that count, the best first.
+        front: Names of those that no other beats.
+        searched: Candidates in the search space.
     """
 
-    gpu: str
-    tuning: Tuning
-    path: Path
-    answer: Path
+    best: tuple[str, ...]
+    front: tuple[str, ...]
+    searched: int
 
 
-def tune_isolated(gpu: str, tuning: Tuning, path: Path, limit_s: float) -> Tuned:
+_QUESTION, _ANSWER = "search.json", "found.json"
+_ARRAY = "file of an array"
+
+
+def tune_isolated(
+    gpu: str, document: Mapping[str, object], place: str, options: TuningOptions, path: Path, limit_s: float
+) -> Tuned:
     """Search in another process, which is ended where a variant hangs; return what was found.
 
     Args:
         gpu: What `open_gpu` takes.
-        tuning: What is tuned, and how.
+        document: The kernel, as `read_spec` takes it.
+        place: Where it comes from, for messages.
+        options: How variants are searched.
         path: New folder.
         limit_s: As of `search_work`.
 
     Raises:
-        InputError: As of `tune`, or the process refused something else.
+        InputError: As of `tune`, the process refused something else, or the document holds what cannot be
+            written down.
         GpuError: There is no such GPU, or it stopped answering.
     """
     require_no_run(path)
     with TemporaryDirectory() as scratch:
-        question, answer = Path(scratch, "search"), Path(scratch, "found")
-        question.write_bytes(pickle.dumps(_Search(gpu, tuning, path, answer)))
-        command = [sys.executable, "-m", __name__, str(question)]
-        (ended,) = supervise([search_work(lambda _: command, path, limit_s, Path(scratch, "log"))])
+        folder = Path(scratch)
+        searched = {one.name: getattr(options, one.name) for one in fields(TuningOptions)}
+        asked = {"gpu": gpu, "path": path.absolute(), "place": place, "options": searched}
+        written = json.dumps({**asked, "document": document}, default=partial(_plain, folder, place))
+        (folder / _QUESTION).write_text(written, encoding="utf-8")
+        command = [sys.executable, "-m", __name__, scratch]
+        (ended,) = supervise([search_work(lambda _: command, path, limit_s, folder / "log")])
         ended.require_done()
-        # Written by the process that was started here, into a folder that nobody else may write.
-        found = pickle.loads(answer.read_bytes())  # noqa: S301
-    assert isinstance(found, Tuned)  # noqa: S101
-    return found
+        found = codec.decode(_Found, codec.read_json(folder / _ANSWER), Place(folder / _ANSWER))
+    held = TuningFolder.read(path)
+    trials, scale = held.believed()
+    named = {one.name: one for one in trials}
+    best, front = (tuple(named[name] for name in names) for names in (found.best, found.front))
+    return Tuned(path, held.manifest, trials, best, front, found.searched, held.beside, scale)
 
 
-def _search(question: Path) -> None:
-    search = pickle.loads(question.read_bytes())  # noqa: S301 - of `tune_isolated`
-    gpu = open_gpu(search.gpu)
+def _plain(folder: Path, place: str, value: object) -> object:
+    """Return what stands for a value that JSON does not have; an array becomes a file."""
+    if isinstance(value, np.ndarray):
+        file = folder / f"{len(list(folder.glob('*.npy')))}.npy"
+        # Numbers of a type that numpy has from elsewhere are kept as wider ones, which have them exactly.
+        element = next((one for one in ELEMENTS.values() if one.foreign == value.dtype.name), None)
+        bits = np.ascontiguousarray(value).ravel().view(np.uint8)
+        np.save(file, element.numbers(bits).reshape(value.shape) if element else value, allow_pickle=False)
+        return {_ARRAY: file.name}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    raise InputError(f"{place}: {type(value).__name__} cannot be given to another process")
+
+
+def _read(folder: Path, plain: dict[str, object]) -> object:
+    """Return the array of a file that `_plain` wrote, every other object as it is."""
+    if _ARRAY not in plain:
+        return plain
+    return np.load(folder / str(plain[_ARRAY]), allow_pickle=False)
+
+
+def _search(folder: Path) -> None:
+    text = (folder / _QUESTION).read_text(encoding="utf-8")
+    asked = json.loads(text, object_hook=partial(_read, folder))
+    path = Path(asked["path"])
+    tuning = TuningOptions(**asked["options"]).tuning(read_spec(asked["document"], Path(), asked["place"]))
+    gpu = open_gpu(asked["gpu"])
     try:
-        begun = (search.path / MANIFEST).exists()
-        new, old = (None, search.path) if begun else (search.path, None)
-        search.answer.write_bytes(pickle.dumps(tune(gpu, search.tuning, new, old)))
+        begun = (path / MANIFEST).exists()
+        tuned = tune(gpu, tuning, *((None, path) if begun else (path, None)))
     finally:
         gpu.close()
+    best, front = (tuple(one.name for one in some) for some in (tuned.best, tuned.front))
+    write_text(folder / _ANSWER, codec.to_text(_Found(best, front, tuned.searched)))
 
 
 if __name__ == "__main__":

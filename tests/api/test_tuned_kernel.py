@@ -113,7 +113,9 @@ def test_bad_input_is_one_line(change, words):
 
 def test_isolated_another_process_searches_and_what_it_found_is_here(tmp_path):
     found = tuned(isolate=True, out=tmp_path / "t", seed=3)
-    assert [v.parameters for v in found] == [v.parameters for v in tuned(seed=3)]
+    same = tuned(seed=3)
+    assert [(v.parameters, v.energy_j) for v in found] == [(v.parameters, v.energy_j) for v in same]
+    assert [v.parameters for v in found.front] == [v.parameters for v in same.front]
     assert found.searched == 3
     with pytest.raises(ptxbench.InputError, match="already holds a run"):
         tuned(isolate=True, out=tmp_path / "t")

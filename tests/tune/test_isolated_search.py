@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
+import numpy as np
 import pytest
 from tune.fakes_kernel import AddingGpu
 from tune.fakes_tune import trial
 
+from ptxbench.core.errors import InputError
 from ptxbench.experiment.supervise import supervise
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.folder import TuningFolder, tuning_manifest
-from ptxbench.tune.isolate import search_work
+from ptxbench.tune.isolate import _plain, _read, search_work
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.variant_runner import TrialOptions
@@ -106,3 +111,21 @@ def test_a_process_that_ended_after_its_variant_was_kept_is_followed_by_another(
     code, said = run(folder, keep, END, in_hand=False)
     assert (code, said) == (0, ["the process ended; going on"])
     assert len(TuningFolder.read(folder).trials) == 2
+
+
+def test_what_another_process_is_asked_holds_arrays_and_numbers_and_nothing_that_runs(tmp_path: Path) -> None:
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    asked = {
+        "arguments": [{"data": data, "value": np.int32(7)}],
+        "axes": MappingProxyType({"BLOCK": range(32, 128, 32)}),
+        "include": [Path("a")],
+    }
+    text = json.dumps(asked, default=partial(_plain, tmp_path, "here"))
+    found = json.loads(text, object_hook=partial(_read, tmp_path))
+    (argument,) = found.pop("arguments")
+    assert argument["data"].dtype == data.dtype
+    assert np.array_equal(argument["data"], data)
+    assert argument["value"] == 7
+    assert found == {"axes": {"BLOCK": [32, 64, 96]}, "include": ["a"]}
+    with pytest.raises(InputError, match="here: function cannot be given to another process"):
+        json.dumps({"filters": run}, default=partial(_plain, tmp_path, "here"))
