@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from ptxbench.core.threads import WARP, WARPGROUP
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
@@ -31,6 +32,7 @@ _BITS = {
 }
 
 
+@lru_cache(maxsize=4096)
 def multiply_adds(opcode: str) -> float | None:
     """Return the multiply-adds of one execution a thread, None for what is no tensor-core opcode.
 

@@ -239,6 +239,9 @@ def _is_plain(value: object) -> bool:
 def _decode_list(hint: Any, plain: object, place: Place) -> tuple[object, ...]:
     if not isinstance(plain, list):
         raise place.error("must be a list")
+    # As of plain numbers of a dataclass; a session has half a million in its lists.
+    if hint is float and set(map(type, plain)) == {float}:
+        return tuple(plain)
     return tuple(_decode(hint, item, place.item(i)) for i, item in enumerate(plain))
 
 

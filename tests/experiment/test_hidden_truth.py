@@ -50,7 +50,7 @@ def beyond(errors, limit):
     return {key: f"{error:+.2%}" for key, error in errors.items() if not abs(error) < limit}
 
 
-@pytest.mark.parametrize(("level", "names"), [(OptLevel.O3, STARTERS), (OptLevel.O0, STARTERS[::2])])
+@pytest.mark.parametrize(("level", "names"), [(OptLevel.O3, STARTERS[1::2]), (OptLevel.O0, STARTERS[::2])])
 def test_starters_come_back_within_a_percent(tmp_path, level, names):
     what = asked(*names, opt_levels=(level,), min_repeats=3, max_repeats=5, window_s=2.0)
     errors = errors_of(H200, tmp_path / "run", what)

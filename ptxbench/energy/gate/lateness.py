@@ -19,6 +19,8 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
 _NS_PER_S = 1e9
+# Squares of shares that differ by rounding alone, of those of 1.
+_SAME = 1e-14
 
 
 @dataclass(frozen=True)
@@ -176,12 +178,32 @@ def _left_over(
     origin_ns = windows[0].start_ns
     edges_s = [((w.start_ns - origin_ns) / _NS_PER_S, (w.end_ns - origin_ns) / _NS_PER_S) for w in windows]
     shares = [share_within(newest_s, *edges, sensor) for edges in edges_s]
+    if len(shares) == 1:
+        return _left_of_one(shares[0], value_w)
     model = np.stack([np.ones_like(newest_s), *shares], axis=2)
     normal = np.swapaxes(model, 1, 2) @ model
     # A window that no value covers at a shift has no power there.
     power_w = np.linalg.pinv(normal, hermitian=True) @ (np.swapaxes(model, 1, 2) @ value_w)[..., None]
     squares = ((value_w - (model @ power_w)[..., 0]) ** 2).sum(axis=1)
     return np.asarray(squares), np.asarray(power_w[:, 1:, 0].max(axis=1))
+
+
+def _left_of_one(share: Float64s, value_w: Float64s) -> tuple[Float64s, Float64s]:
+    """Return what `_left_over` does for one window, by the straight line of least squares.
+
+    Args:
+        share: Share of the window in each value at each shift, shape (shifts, n).
+        value_w: The values, shape (n,).
+    """
+    mean, mean_w = share.mean(axis=1), float(value_w.mean())
+    apart, apart_w = share - mean[:, None], value_w - mean_w
+    square = (apart**2).sum(axis=1)
+    tells = square > _SAME * (1 + mean**2) * len(value_w)
+    # Where all values have one share of the window, the smallest powers that explain them are taken.
+    line_w = apart @ apart_w / np.where(tells, square, 1.0)
+    rise_w = np.where(tells, line_w, mean_w * mean / (1 + mean**2))
+    squares = ((apart_w - np.where(tells, rise_w, 0.0)[:, None] * apart) ** 2).sum(axis=1)
+    return squares, rise_w
 
 
 def _smoothed_j(moment_s: Float64s, at_s: Float64s, energy_j: Float64s, half_s: float) -> Float64s:
