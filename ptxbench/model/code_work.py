@@ -26,7 +26,7 @@ from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, Traffic, traffic_o
 from ptxbench.model.work import KernelWork, Level
 from ptxbench.sass.listing import disassemble, entry_names, parse_listing, source_lines
 from ptxbench.sass.program import SassKernel
-from ptxbench.storage.file_errors import read_bytes
+from ptxbench.storage.file_errors import NAME_CODE, read_bytes
 
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _HEADER_FLAGS = re.compile(r"EF_CUDA_SM(\d+)")
@@ -76,7 +76,7 @@ def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel 
         if not cubins:
             raise InputError(f"{path} holds no cubin; name a file of PTX or machine code")
         return _find_kernel([(read_bytes(one), "") for one in cubins], str(path), name, table.gpu)
-    return kernel_in(read_bytes(path, "name a .ptx or .cubin file"), str(path), name, table, opt_level)
+    return kernel_in(read_bytes(path, NAME_CODE), str(path), name, table, opt_level)
 
 
 def kernel_in(

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from ptxbench.core.errors import InputError
 
 NAME_A_RUN = "name the folder of a run"
+NAME_CODE = "name a .ptx or .cubin file"
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 _CURES = {
     errno.ENOSPC: "free some space, then repeat the command (a run goes on with `resume`)",

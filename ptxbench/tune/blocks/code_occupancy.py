@@ -13,7 +13,7 @@ from ptxbench.core.errors import InputError, RefusedModuleError
 from ptxbench.core.target import TARGETS
 from ptxbench.core.threads import WARP
 from ptxbench.sass.resources import Resources, cubin_capability, kernel_resources
-from ptxbench.storage.file_errors import read_bytes
+from ptxbench.storage.file_errors import NAME_CODE, read_bytes
 from ptxbench.tune.blocks.occupancy import (
     MAX_REGISTERS,
     MAX_THREADS,
@@ -75,7 +75,7 @@ def read_code(path: Path, target: str | None, entry: str | None) -> KernelCode:
         InputError: The file cannot be read or assembled, is for another target, or has not this one kernel.
         ToolError: ptxas is missing.
     """
-    code = read_bytes(path)
+    code = read_bytes(path, NAME_CODE)
     try:
         if code.startswith(_ELF):
             image, found = code, _target_of(cubin_capability(code), path)
