@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 from page_blocks import table, write_blocks
 from refresh_console import output_of
 
-from ptxbench.attribute.demangle import shortened
 from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
+from ptxbench.core.demangle import shortened
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP

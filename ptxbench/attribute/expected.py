@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.attribute.demangle import demangled
 from ptxbench.attribute.launches import WHOLE_GRAPH
 from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import energy_of
@@ -19,6 +18,7 @@ from ptxbench.attribute.replay.of_program import program_profiles
 from ptxbench.attribute.replay.plan import SETTINGS
 from ptxbench.attribute.replay.profile import Profile, ProfileRow, profile_of
 from ptxbench.attribute.replay.replayed import ProfileFolder
+from ptxbench.core.demangle import demangled
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 

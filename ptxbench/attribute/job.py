@@ -12,12 +12,12 @@ from typing import Any
 from ptxbench.api.window_energy import energy_text
 from ptxbench.attribute.attribution import NO_KERNEL
 from ptxbench.attribute.baseline import read_energy
-from ptxbench.attribute.demangle import shortened
 from ptxbench.attribute.program import energy_of
 from ptxbench.attribute.rank import Rank, rank_folders
 from ptxbench.attribute.recorded import RUN, ProgramManifest, load
 from ptxbench.attribute.report import document as program_document
 from ptxbench.attribute.unfinished import BEGUN, load_unfinished
+from ptxbench.core.demangle import shortened
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import finite
 from ptxbench.core.printable import number, printable

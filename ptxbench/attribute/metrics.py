@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ptxbench.attribute.attribution import NO_KERNEL
-from ptxbench.attribute.demangle import demangled
 from ptxbench.attribute.program import ProgramEnergy
+from ptxbench.core.demangle import demangled
 from ptxbench.report.metrics import CALLS, ENERGY, HIGH, KERNEL, LOW, POWER, TIME, Sample
 
 

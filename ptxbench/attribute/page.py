@@ -11,7 +11,6 @@ from importlib.resources import files
 import numpy as np
 
 from ptxbench.attribute.attribution import NO_KERNEL, Share
-from ptxbench.attribute.demangle import shortened
 from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
@@ -20,6 +19,7 @@ from ptxbench.attribute.replay.profile import Profile, ProfileRow
 from ptxbench.attribute.replay.shown import foot, head, launch_shape
 from ptxbench.attribute.report import energy_line
 from ptxbench.attribute.stacks import Frame, program_stacks, tree
+from ptxbench.core.demangle import shortened
 from ptxbench.core.version import VERSION
 from ptxbench.report.web_page import render_page
 from ptxbench.sensors.base import SourceName

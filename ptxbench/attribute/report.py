@@ -8,11 +8,11 @@ from typing import Any
 
 from ptxbench.api.window_energy import energy_text
 from ptxbench.attribute.attribution import BY_REPLAY, BY_TABLE, BY_TIME, NO_KERNEL, Share
-from ptxbench.attribute.demangle import demangled, shortened
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.replay.profile import Profile
 from ptxbench.attribute.replay.shown import document as profile_document
 from ptxbench.attribute.replay.shown import text as profile_text
+from ptxbench.core.demangle import demangled, shortened
 from ptxbench.core.estimate import finite
 from ptxbench.core.printable import render_csv
 from ptxbench.report.text_table import Column, Kind, render_table

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxbench.attribute.attribution import NO_KERNEL, Share
-from ptxbench.attribute.demangle import demangled
 from ptxbench.attribute.launches import Launches, innermost
 from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
@@ -18,6 +17,7 @@ from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.recorded import RecordedProgram
 from ptxbench.attribute.replay.profile import Profile, ProfileRow
 from ptxbench.attribute.replay.shown import launch_shape, short_name
+from ptxbench.core.demangle import demangled
 from ptxbench.devices.step import NodeType
 from ptxbench.sensors.trace import Float64s
 

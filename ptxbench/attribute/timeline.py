@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.attribute.attribution import Share
-from ptxbench.attribute.demangle import shortened
 from ptxbench.attribute.launches import Launches
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
+from ptxbench.core.demangle import shortened
 from ptxbench.core.estimate import finite
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s

@@ -15,6 +15,8 @@ from ptxbench.core.errors import InputError
 
 ELF = b"\x7fELF"
 _CUDA_MACHINE = 190
+_ARCHIVE = b"!<arch>\n"
+_MEMBER_HEADER = 60
 _MAGIC = 0xBA55ED50
 _FILE = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
@@ -58,6 +60,8 @@ def device_images(code: bytes, what: str) -> tuple[DeviceImage, ...]:
     Raises:
         InputError: A fat binary is cut, or packed in a way that is not known.
     """
+    if code.startswith(_ARCHIVE):
+        return tuple(image for member in _members(code) for image in device_images(member, what))
     magic = struct.pack("<I", _MAGIC)
     found: list[DeviceImage] = []
     at = code.find(magic)
@@ -71,6 +75,19 @@ def device_images(code: bytes, what: str) -> tuple[DeviceImage, ...]:
             found += _entries(code[at + header : end], what)
         at = code.find(magic, end)
     return tuple(found)
+
+
+def _members(archive: bytes) -> Iterator[bytes]:
+    """Return the files in a static library; a member begins at any even place."""
+    at = len(_ARCHIVE)
+    while at + _MEMBER_HEADER <= len(archive):
+        size = archive[at + 48 : at + 58].strip()
+        begin = at + _MEMBER_HEADER
+        if not size.isdigit():
+            return
+        at = begin + int(size)
+        yield archive[begin:at]
+        at += at % 2
 
 
 def _entries(data: bytes, what: str) -> Iterator[DeviceImage]:

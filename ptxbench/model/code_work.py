@@ -13,7 +13,8 @@ from ptxbench.catalogue.product import l2_bytes
 from ptxbench.codegen.assemble import assemble_any_version
 from ptxbench.codegen.containers import ELF, device_images, is_cubin
 from ptxbench.core.condition import OptLevel
-from ptxbench.core.errors import InputError
+from ptxbench.core.demangle import short_names
+from ptxbench.core.errors import InputError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.threads import WARP
 from ptxbench.model.addresses import Launch
@@ -75,7 +76,7 @@ def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel 
         cubins = sorted(path.rglob("*.cubin"))
         if not cubins:
             raise InputError(f"{path} holds no cubin; name a file of PTX or machine code")
-        return _find_kernel([(read_bytes(one), "") for one in cubins], str(path), name, table.gpu)
+        return _find_kernel([(str(one), read_bytes(one), "") for one in cubins], str(path), name, table.gpu)
     return kernel_in(read_bytes(path, NAME_CODE), str(path), name, table, opt_level)
 
 
@@ -95,37 +96,57 @@ def kernel_in(
 
 
 def _find_kernel(
-    images: Iterable[tuple[bytes, str]], what: str, name: str | None, gpu: GpuInfo
+    images: Iterable[tuple[str, bytes, str]], what: str, name: str | None, gpu: GpuInfo
 ) -> KernelCode:
-    """Return the one kernel of some cubins, each with a sentence on how it was made, if any."""
-    found: dict[str, KernelCode] = {}
-    for image, note in images:
-        listing = disassemble(image)
+    """Return the one kernel of some cubins, each with where it is, and what is to be said of it."""
+    found: dict[str, dict[bytes, tuple[str, KernelCode]]] = {}
+    other = ""
+    for file, image, note in images:
+        try:
+            listing = disassemble(image)
+        except RefusedModuleError as error:
+            raise InputError(f"{file}: {error}") from error
+        names, target = sorted(entry_names(listing)), _target_of(listing)
         # A program holds modules of its libraries, which may have no kernel.
-        if not entry_names(listing):
+        if not names:
             continue
-        _require_target(what, _target_of(listing), gpu)
+        if target and digits(target) != digits(gpu.target):
+            other = other or f"{file} is assembled for {target}"
+            continue
         functions = parse_listing(listing)
-        notes = (note,) if note else ()
-        found |= {one: KernelCode(functions[one], functions, image, notes) for one in entry_names(listing)}
-    if name is None and len(found) == 1:
-        return next(iter(found.values()))
+        for one in names:
+            code = KernelCode(functions[one], functions, image, (note,) if note else ())
+            found.setdefault(one, {})[image] = file, code
+    if not found and other:
+        raise InputError(
+            f"{other}, and the table is of {gpu.name} ({gpu.target}); assemble it for that GPU, give PTX, or"
+            " name a table of its own"
+        )
     if not found:
         raise InputError(f"{what} holds no kernel of {gpu.target}")
-    if name not in found:
-        wanted = "several kernels" if name is None else f"no kernel {name!r}"
-        raise InputError(f"{what} has {wanted}; choose one with `entry`: {', '.join(found)}")
-    return found[name]
+    fitting = [one for one in found if name in (None, one)]
+    fitting = fitting or [one for one in found if name in short_names(one)]
+    if len(fitting) != 1:
+        wanted = "several kernels" if fitting else "no kernel"
+        wanted += "" if name is None else f" {name!r}"
+        raise InputError(f"{what} has {wanted}; choose one with `entry`: {', '.join(fitting or found)}")
+    files, codes = zip(*found[fitting[0]].values(), strict=True)
+    if len(codes) > 1:
+        raise InputError(
+            f"{what} has {len(codes)} different kernels {fitting[0]}; name a file that has one of them"
+            + (f": {', '.join(files)}" if len(set(files)) > 1 else "")
+        )
+    return codes[0]  # type: ignore[no-any-return]
 
 
-def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> list[tuple[bytes, str]]:
-    """Return cubins of the table's GPU, each with a sentence on how it was made, if any."""
+def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> list[tuple[str, bytes, str]]:
+    """Return cubins of the table's GPU, each with where it is and a sentence on how it was made, if any."""
     if is_cubin(code):
-        return [(code, "")]
+        return [(what, code, "")]
     images = device_images(code, what)
     own = [one for one in images if not one.is_ptx and str(one.arch) == digits(gpu.target)]
     if own:
-        return [(one.data, "") for one in own]
+        return [(what, one.data, "") for one in own]
     texts = [one.data.decode(errors="replace") for one in images if one.is_ptx]
     if not images:
         texts = [code.decode(errors="replace")]
@@ -134,6 +155,7 @@ def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> 
         if ".target" not in texts[0] or ".entry" not in texts[0]:
             raise InputError(
                 f"{what} is neither PTX with an entry nor a cubin, a fat binary or a host's file with one"
+                + f"; make one: `nvcc -cubin -arch={gpu.target} -lineinfo`" * what.endswith(".cu")
             )
     fitting = [text for text in texts if _runs_on(text, gpu)]
     if not fitting:
@@ -143,7 +165,7 @@ def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> 
             " name a table of its own"
         )
     made = (assemble_any_version(text, what, gpu.target, opt_level) for text in fitting)
-    return [(cubin.image, note) for cubin, note in made]
+    return [(what, cubin.image, note) for cubin, note in made]
 
 
 def _runs_on(ptx: str, gpu: GpuInfo) -> bool:
@@ -283,12 +305,3 @@ def _target_of(text: str) -> str:
     """Return the target of PTX or of a listing, "" where it names none."""
     found, flags = _TARGET.search(text), _HEADER_FLAGS.search(text)
     return found[1] if found else f"sm_{flags[1]}" if flags else ""
-
-
-def _require_target(what: str, target: str, gpu: GpuInfo) -> None:
-    """Refuse a cubin whose machine code is another GPU's."""
-    if target and digits(target) != digits(gpu.target):
-        raise InputError(
-            f"{what} is assembled for {target}, and the table is of {gpu.name} ({gpu.target}); "
-            "assemble it for that GPU, give PTX, or name a table of its own"
-        )

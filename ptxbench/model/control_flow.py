@@ -310,7 +310,8 @@ def _natural_loops(
     for index, head in enumerate(sorted(bodies), first):
         inside = [i for begin in sorted(bodies[head]) for i in blocks[begin].instructions]
         members = frozenset(i.address for i in inside)
-        last = blocks[tails[head][0]].instructions[-1]
+        tail = blocks[tails[head][0]]
+        last = tail.last
         single = len(tails[head]) == 1 and last.predicate != ""
         loops.append(
             NaturalLoop(
@@ -318,7 +319,7 @@ def _natural_loops(
                 index=index,
                 members=members,
                 exit_address=last.address if single else -1,
-                trips=counted_trips(code, inside, last) if single else None,
+                trips=counted_trips(code, inside, tail.instructions) if single else None,
                 depth=sum(head in body and other != head for other, body in bodies.items()),
             )
         )

@@ -14,20 +14,33 @@ _REGISTER = re.compile(r"^U?R\d+$")
 
 
 def counted_trips(
-    code: Sequence[SassInstruction], body: Sequence[SassInstruction], branch: SassInstruction
+    code: Sequence[SassInstruction], body: Sequence[SassInstruction], tail: Sequence[SassInstruction]
 ) -> int | None:
     """Return the trip count of `for (i = a; i OP b; i += c)` with a, b and c immediates, else None.
 
     The counter must be set once before the loop, stepped once in it, and compared with an immediate there.
+
+    Args:
+        code: The function.
+        body: What is in the loop.
+        tail: Its last block, whose last instruction jumps back.
     """
+    branch = tail[-1]
     predicate = branch.predicate.lstrip("@!")
     compares = [i for i in body if i.base in ("ISETP", "UISETP") and _words(i)[:1] == [predicate]]
+    # Others may write the predicate in other blocks, and then the counter must not be that of a loop inside.
+    written = [i for i in tail if predicate in _words(i)[:2]]
+    shared = len(compares) > 1
+    if written:
+        compares = [i for i in compares if i is written[-1]]
     if len(compares) != 1:
         return None
     register, bound = _compared(compares[0])
     if register is None or bound is None:
         return None
     steps = [i for i in body if _words(i)[:1] == [register]]
+    if shared and steps and steps[0] not in tail:
+        return None
     inside = {i.address for i in body}
     starts = [
         i
@@ -60,9 +73,9 @@ def _trips(
 
 
 def _compared(compare: SassInstruction) -> tuple[str | None, int | None]:
-    """Return the register and the immediate of a compare such as `P0, PT, R2, 0x80, PT`."""
-    words = _words(compare)[2:4]
-    if len(words) == 2 and _REGISTER.match(words[0]):
+    """Return the register and the immediate of a compare such as `P0, PT, R2, 0x80, PT`, and of no more."""
+    words = _words(compare)[2:]
+    if words[2:3] in ([], ["PT"], ["UPT"]) and len(words) > 1 and _REGISTER.match(words[0]):
         return words[0], _integer(words[1])
     return None, None
 

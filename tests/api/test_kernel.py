@@ -314,8 +314,27 @@ def test_a_kernel_is_found_in_fat_binaries_programs_and_folders(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{name}.cubin").write_bytes(cubin_of(name, "sm_90a"))
     assert estimated(tmp_path, entry="k") == own
+    (tmp_path / "k" / "0.cubin").write_bytes(older)
+    assert estimated(tmp_path, entry="k") == own
+    (tmp_path / "k" / "1.cubin").write_bytes(
+        assemble_ptx(SCALED.replace("NAME", "k"), "sm_90a", OptLevel.O0).image
+    )
+    with pytest.raises(InputError, match=r"2 different kernels k; name a file .*/1.cubin, .*/k.cubin$"):
+        estimated(tmp_path, entry="k")
+    (tmp_path / "k" / "1.cubin").write_bytes(older[:600])
+    with pytest.raises(InputError, match=r"/1.cubin: nvdisasm failed"):
+        estimated(tmp_path, entry="k")
     with pytest.raises(InputError, match="holds no cubin"):
         estimated(Path(__file__).parent)
+
+
+def test_a_kernel_of_cuda_is_named_as_it_is_written():
+    names = ("_ZN2ns5scaleIfLi32EEEvPT_", "_ZN2ns5scaleIfLi64EEEvPT_")
+    head, body = SCALED.split(".visible")
+    both = (head + "".join(f".visible{body.replace('NAME', name)}" for name in names)).encode()
+    assert estimated(both, entry="ns::scale<float, 64>") == estimated(both, entry=names[1])
+    with pytest.raises(InputError, match=f"several kernels 'scale'; .*: {names[0]}, {names[1]}$"):
+        estimated(both, entry="scale")
 
 
 def test_code_of_another_gpu_is_refused_with_what_is_there():

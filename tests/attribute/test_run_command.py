@@ -13,8 +13,8 @@ from fakes.nvml import FakeDevice, use_nvml
 
 from ptxbench.api.board import open_boards
 from ptxbench.attribute import child, program
-from ptxbench.attribute.demangle import demangled
 from ptxbench.cli.main import run
+from ptxbench.core.demangle import demangled
 from ptxbench.core.errors import GpuError, ToolError
 
 PYTHON = sys.executable

@@ -33,6 +33,17 @@ def test_a_host_program_may_hold_several():
     assert device_images(HOST, "f") == ()
 
 
+def test_the_objects_in_a_static_library_are_looked_into():
+    def member(data):
+        return f"{'a.o/':16}{0:<32}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
+
+    objects = b"odd", HOST + bytes(8) + fatbin(BOTH[0]), HOST + bytes(8) + fatbin(BOTH[1])
+    library = b"!<arch>\n" + b"".join(map(member, objects))
+    assert [one.arch for one in device_images(library, "f")] == [90, 80]
+    with pytest.raises(InputError, match="its fat binary is cut"):
+        device_images(library[:-60], "f")
+
+
 @pytest.mark.parametrize("cut", [1, 70, 200])
 def test_a_cut_fat_binary_is_refused(cut):
     with pytest.raises(InputError, match="its fat binary is cut"):

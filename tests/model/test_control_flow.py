@@ -62,6 +62,39 @@ def test_trip_counts_are_read_where_the_code_shows_them_and_only_there(start, st
     assert loop.trips == trips
 
 
+SHARED = (
+    "MOV R0, RZ",
+    ".L_1:",
+    "ISETP.GT.AND P0, PT, R7, R8, PT",
+    "@P0 BRA `(.L_2)",
+    "FADD R1, R1, R2",
+    ".L_2:",
+    "IADD3 R0, R0, 0x8, RZ",
+    "ISETP.NE.AND P0, PT, R0, 0x40, PT",
+    "@P0 BRA `(.L_1)",
+    "EXIT",
+)
+
+
+@pytest.mark.parametrize(
+    ("at", "line", "trips"),
+    [
+        (6, "IADD3 R0, R0, 0x8, RZ", 8),
+        # The counter is stepped in a way that is not always taken.
+        (4, "IADD3 R0, R0, 0x8, RZ", None),
+        (7, "ISETP.NE.AND P0, PT, R0, 0x40, P1", None),
+        (7, "FSETP.NE.AND P0, PT, R0, 0x40, PT", None),
+    ],
+)
+def test_a_predicate_that_others_write_before_still_tells_the_trips(at, line, trips):
+    lines = list(SHARED)
+    if at == 4:
+        lines[6] = "NOP"
+    lines[at] = line
+    (loop,) = find_loops(kernel(*lines))
+    assert loop.trips == trips
+
+
 NESTED = (
     ".L_1:",
     "FADD R1, R1, R2",

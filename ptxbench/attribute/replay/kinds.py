@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxbench.attribute.demangle import demangled
+from ptxbench.core.demangle import demangled
 from ptxbench.core.errors import InputError
 from ptxbench.devices.step import NodeType, StepNode
 

@@ -30,3 +30,19 @@ def demangled(name: str) -> str:
     text = ctypes.string_at(found).decode(errors="replace")
     libc.free(ctypes.c_void_p(found))
     return text
+
+
+def short_names(name: str) -> frozenset[str]:
+    """Return what a kernel may be called, such as "scale", "ns::scale" and "ns::scale<float, 64>"."""
+    text = demangled(name).replace("(anonymous namespace)::", "")
+    depth, begin, end, bare = 0, 0, len(text), ""
+    for at, sign in enumerate(text):
+        if sign == "(" and depth == 0:
+            end = at
+            break
+        depth += (sign == "<") - (sign == ">")
+        if depth == 0 and sign == " ":
+            begin, bare = at + 1, ""
+        elif depth == 0 and sign != ">":
+            bare += sign
+    return frozenset({name, text[begin:end], bare, bare.rpartition("::")[2]})
