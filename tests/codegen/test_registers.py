@@ -99,19 +99,19 @@ def test_a_row_that_is_refused_or_absent_renders_nothing():
         render_module(row, HOPPER, Form.LATENCY)
 
 
-@pytest.mark.parametrize("values", GENERATORS)
 @pytest.mark.parametrize("name", TYPES)
-def test_every_generator_fits_every_type(values, name):
+def test_every_generator_fits_every_type(name):
     kind = TYPES[name]
-    if values == "quotient" and (kind.name == "pred" or kind.lanes == 2):
-        return
-    row = row_of(
-        f'{{ name = "mov.b32", type = "{name}", family = "arithmetic", companions = 0, '
-        f'values = "{values}", operands = ["x", "b"] }}'
-    )
-    slots = operand_bytes(row, Pattern.RANDOM, 1).view(np.uint64).reshape(RECORDS, SLOTS)
-    if kind.bits < 64 and kind.name != "pred":
-        assert (slots[:, slot_of("b", 0, 0)] >> np.uint64(kind.bits) == 0).all()
+    for values in GENERATORS:
+        if values == "quotient" and (kind.name == "pred" or kind.lanes == 2):
+            continue
+        row = row_of(
+            f'{{ name = "mov.b32", type = "{name}", family = "arithmetic", companions = 0, '
+            f'values = "{values}", operands = ["x", "b"] }}'
+        )
+        slots = operand_bytes(row, Pattern.RANDOM, 1).view(np.uint64).reshape(RECORDS, SLOTS)
+        if kind.bits < 64 and kind.name != "pred":
+            assert (slots[:, slot_of("b", 0, 0)] >> np.uint64(kind.bits) == 0).all(), values
 
 
 def test_bf16_is_rounded_to_nearest_and_halves_keep_their_places():

@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parents[2] / "ptxbench"
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
 # A whole command, of ptxbench or of another tool, may be named with its options.
@@ -45,12 +43,11 @@ BELOW = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(BELOW))
-def test_texts_below_the_command_line_speak_of_arguments(name):
-    tree = ast.parse((PACKAGE / name).read_text(encoding="utf-8"))
+def test_texts_below_the_command_line_speak_of_arguments():
     found = [
-        f"line {node.lineno}: {text}"
-        for node, text in texts(tree)
+        f"{name}, line {node.lineno}: {text}"
+        for name in BELOW
+        for node, text in texts(ast.parse((PACKAGE / name).read_text(encoding="utf-8")))
         if FLAG.search(COMMAND.sub("", text)) and is_said(node, text)
     ]
     assert found == []
