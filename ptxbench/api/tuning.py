@@ -196,12 +196,15 @@ def tune_kernel(options: TuneKernelOptions) -> TunedKernel:
         GpuError: There is no such GPU, or it stopped answering.
         ToolError: nvcc, ptxas or nvdisasm is missing.
     """
+    for name in ("axes", "arguments", "answer"):
+        if not isinstance(given := getattr(options, name), Mapping):
+            raise InputError(f"{_PLACE}: `{name}` must be a dict by name, not {type(given).__name__}")
     launch = {"grid": options.grid, "block": options.block, "shared_bytes": options.shared_bytes}
+    told = {"options": options.options or None, "include": options.include or None}
     document = {
         "kernel": {
             **_source(options.source, options.kernel),
-            **_given(std=options.std, defines=options.defines),
-            **{key: list(given) for key in ("options", "include") if (given := getattr(options, key))},
+            **_given(std=options.std, defines=options.defines, **told),
         },
         "sizes": dict(options.sizes or {}),
         "axes": dict(options.axes),

@@ -67,6 +67,8 @@ def load_spec(path: Path, sizes: Mapping[str, float] | None = None) -> KernelSpe
     try:
         document = read(data.decode())
     except (ValueError, RecursionError) as error:
+        if path.name.endswith(SOURCES):
+            raise InputError(f"{path} is a source; name the specification that names it") from error
         raise InputError(f"{path}: is no {form}: {error}") from error
     if form == "JSON":
         document = spec_document(document if isinstance(document, dict) else {}, path.parent, str(path))
@@ -347,7 +349,8 @@ def _source(table: _Table, key: str, entry: str, folder: Path, compiled: _Table)
 
 
 def _read_beside(table: _Table, path: Path) -> bytes:
-    return read_bytes(path, cure=f"name a file beside {table.place.partition(': [')[0]}")
+    beside = Path(table.place.partition(": [")[0])
+    return read_bytes(path, cure=f"name a file beside {beside}" if beside.is_file() else "name another file")
 
 
 def _reference(

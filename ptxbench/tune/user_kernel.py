@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.cubin import Cubin
+from ptxbench.core.demangle import demangled
 from ptxbench.core.errors import EndlessSourceError, InputError, LaunchError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Bytes, Gpu, Launch, Parameter
@@ -484,13 +485,14 @@ def _require_parameters(arguments: Sequence[Array | Scalar], image: bytes, entry
     given = [8 if isinstance(one, Array) else ELEMENTS[one.dtype].stored.itemsize for one in arguments]
     if len(sizes) != len(given):
         raise ArgumentMismatchError(
-            f"the kernel {entry} has {len(sizes)} parameters, and there are {len(given)} arguments"
+            f"the kernel {demangled(entry)} has {len(sizes)} parameters, and there are {len(given)} arguments"
         )
     for one, size, own in zip(arguments, sizes, given, strict=True):
         if size != own:
             what = "an array, whose address has" if isinstance(one, Array) else f"{one.dtype}, which has"
             raise ArgumentMismatchError(
-                f"argument {one.name} is {what} {own} bytes, and the kernel {entry} takes {size} there"
+                f"argument {one.name} is {what} {own} bytes, and the kernel {demangled(entry)} takes {size}"
+                " there"
             )
 
 

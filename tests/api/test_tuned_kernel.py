@@ -96,6 +96,8 @@ def test_simulated_results_are_unchecked():
         ({"arguments": {"in": X.astype(complex)}}, "complex128 are not supported"),
         ({"answer": {"out": X[:3]}}, r"the shape \(3,\)"),
         ({"answer": {}}, "nothing can be checked"),
+        ({"answer": None}, "`answer` must be a dict by name, not NoneType"),
+        ({"options": "-O1"}, "options must be a list of texts"),
         ({"objective": "speed"}, "objective"),
         ({"budget": 0}, "^budget must be from 1 to 100000, not 0$"),
         ({"strategy": "estimate"}, "^strategy estimate needs a table to estimate by; give `table`$"),

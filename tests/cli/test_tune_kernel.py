@@ -83,6 +83,12 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path, capsys, argument
     assert words in captured.err
 
 
+def test_a_source_in_place_of_a_specification_is_said(tmp_path, capsys):
+    (tmp_path / "twice.cu").write_text("__global__ void twice() {}")
+    assert kernel(tmp_path / "twice.cu") == 2
+    assert "twice.cu is a source; name the specification" in capsys.readouterr().err
+
+
 def test_sizes_are_set_from_the_command_line(tmp_path, capsys):
     path = write_spec(tmp_path / "spec")
     words = ["--budget", 1, "--window", 0.1, "--json"]

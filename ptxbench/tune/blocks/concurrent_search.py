@@ -350,6 +350,8 @@ def tune_concurrently(
     kernels = [UserKernel(spec, tuning.seed) for spec in tuning.specs]
     jobs = tuning.jobs or os.cpu_count() or 1
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
+    for kernel, variants in zip(kernels, every, strict=True):
+        kernel.prepare(gpu, [variants[0].variant])
     ordered = [ordered_distributions(one, tuning.high_occupancy) for one in every]
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="concurrent-")
     manifest = _manifest(gpu, kernels, tuning, every)

@@ -17,6 +17,7 @@ from ptxbench.tune.blocks.guerreiro import (
 from ptxbench.tune.blocks.occupancy import occupancy
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, first_valid
 from ptxbench.tune.search import Evaluator, build_ahead
 from ptxbench.tune.space import Space
@@ -64,14 +65,17 @@ def block_variants(kernel: UserKernel, target: str, jobs: int) -> tuple[BlockVar
         assert isinstance(variant, Configuration)  # noqa: S101 - a user's kernel has no others
         values = spec.values(variant)
         shapes.setdefault(tuple(one.whole(values, 1) for one in spec.shape.block), variant)
-    found, limits = [], sm_facts(target)
+    found, limits, reasons = [], sm_facts(target), []
     for built in build_ahead(kernel, list(shapes.values()), target, jobs):
         one = built.kernel
         if isinstance(one, BuiltKernel):
             needs = one.needs
             found.append(BlockVariant(one.variant, needs.threads, occupancy(needs, limits), one))
+        elif isinstance(one, Refused):
+            reasons.append(one.reason)
     if not found:
-        raise InputError(f"no block size of {spec.name} compiles and fits an SM of {target}")
+        why = f": {reasons[0]}" if reasons else ""
+        raise InputError(f"no block size of {spec.name} compiles and fits an SM of {target}{why}")
     return tuple(found)
 
 

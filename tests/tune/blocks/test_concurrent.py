@@ -30,6 +30,7 @@ from ptxbench.tune.variant_runner import TrialOptions
 SIZES = ("BLOCK = [64, 128]", "BLOCK = [32, 64, 96, 256, 1024]")
 MORE = ('MORE = { from = 1, to = "BLOCK // 8", factor = 4 }', "MORE = [64]")
 ANY = ('filters = ["BLOCK * MORE <= 4096"]', "filters = []")
+REFERENCE = 'kernel = "other.ptx"\nname = "other"\ngrid = 1\nblock = 1'
 
 
 def spec(folder: Path, more: int = 64, n: int = 300_000) -> Path:
@@ -256,3 +257,24 @@ def test_kernels_run_at_once_on_a_real_gpu(tmp_path: Path) -> None:
         assert both.time_s < 1.7 * alone.time_s
     finally:
         gpu.close()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('name = "twice"', 'name = "no"', "no block size of no compiles .*: the code has no kernel no"),
+        (
+            'function = "add"\narguments = ["in", "in"]',
+            REFERENCE,
+            "the reference other.ptx does not run: ptxas",
+        ),
+    ],
+)
+def test_a_kernel_or_reference_that_cannot_be_built_is_said_before_any_run(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    (tmp_path / "other.ptx").write_text(".version 8.0\n.target sm_90a\n.address_size 64\nnonsense")
+    wrong = load_spec(write_spec(tmp_path, (old, new)))
+    with pytest.raises(InputError, match=words):
+        tune_concurrently(SimulatedGpu(), ConcurrentTuning((wrong,), jobs=1), tmp_path / "t")
+    assert not (tmp_path / "t").exists()
