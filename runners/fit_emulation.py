@@ -1,6 +1,6 @@
 """Fit the one number of an estimate by emulation, and judge what it is worth; write the figures of the pages.
 
-    python runners/fit_emulation.py [--only-field]
+    python runners/fit_emulation.py [--only-field | --only-memory]
 
 Needs nvcc of the assembler's CUDA version and no GPU; takes five minutes. Each kernel of the instruction
 suite is compiled and run in the emulator on two of its blocks, on its own data. What it executes is by ncu,
@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,16 +41,23 @@ from ptxbench.model.null_models import drawn_by_family
 from ptxbench.model.tensor import multiply_adds
 from ptxbench.model.validate import conditions_of, counts_folder, measured_kernels, read_works, session_static
 from ptxbench.model.validation_file import KernelCase, Purpose, read_session
-from ptxbench.model.work import KernelWork
+from ptxbench.model.work import KernelWork, Level
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.storage.shipped import SHIPPED
 
 _BLOCKS, _PASSES = 2, 64
 _SMS = 132
 _L2_BYTES = 50e6
-_TARGET = "sm_90a"
+TARGET = "sm_90a"
 _SUITE = "suite"
+_SUITES = {_SUITE: INSTRUCTION, FIELD: FIELD}
 TOLD, NOT_TOLD, EMULATED, COUNTED_TOO = "told", "not told", "emulated operands", "emulated counts, too"
+
+_MEMORY_LEVELS = (Level.L1, Level.CROSSBAR, Level.DRAM)
+_MEMORY_HEAD = ["case", "data", "DRAM, MB", "instructions, %", *(f"{level}, %" for level in _MEMORY_LEVELS)]
+_COUNTS_HEAD = ["suite", "counted by ncu", "cases", "median off, %", "nine of ten, %", "most, %"]
+# Levels whose bytes ncu counts, and from how many on of a launch they are compared.
+_LEVELS, _LEAST = (Level.L1, Level.SHARED, Level.CROSSBAR, Level.DRAM), 1e7
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,28 +89,40 @@ class Seen:
     machine: Machine
 
 
-def emulated_suite(suite: str) -> dict[tuple[str, str], Emulated]:
-    """Return a run of the kernels of a suite that instructions bound, by case and kind of data."""
+def emulated_suite(suite: str, bound: str = "instructions") -> dict[tuple[str, str], Emulated]:
+    """Return a run of the kernels of a suite that something bounds, by case and kind of data."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for one in read_split(suite):
-            if one.bound != "instructions" or one.words != WORDS:
+            if one.bound != bound:
                 continue
-            image = cubin_of(Path(folder), one, _TARGET).read_bytes()
-            kernel = parse_listing(disassemble(image), one.name)[one.name]
             for kind in one.data:
-                launch = Launch(image, kernel, *_shape(one), _arguments(one, kind))
-                found[one.case, kind] = emulate(launch, _BLOCKS, _PASSES)
+                run = emulate(launch_of(one, kind, Path(folder)), _BLOCKS, _PASSES)
+                # What it computed is not needed, and takes most of the memory.
+                found[one.case, kind] = replace(run, arrays={})
     return found
 
 
-def _shape(one: SuiteKernel) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    return (one.blocks_per_sm * _SMS, 1, 1), (one.threads, 1, 1)
+def launch_of(one: SuiteKernel, kind: str, folder: Path) -> Launch:
+    """Return the launch of a suite's kernel on a kind of data.
+
+    Args:
+        one: The kernel.
+        kind: Its data.
+        folder: Folder of cubins; what is there is not compiled again.
+    """
+    image = cubin_of(folder, one, TARGET).read_bytes()
+    kernel = parse_listing(disassemble(image), one.name)[one.name]
+    blocks = one.blocks_per_sm * _SMS
+    large = one.words if one.words > WORDS else 0
+    words = np.tile(input_words(kind, one.data_type), one.words // WORDS)
+    out = np.zeros(max(blocks * one.threads, large), np.uint32)
+    return Launch(image, kernel, (blocks, 1, 1), (one.threads, 1, 1), [words, out, np.int32(one.rounds)])
 
 
-def _arguments(one: SuiteKernel, kind: str) -> list[npt.NDArray[np.uint32] | np.int32]:
-    out = np.zeros(one.blocks_per_sm * _SMS * one.threads, np.uint32)
-    return [input_words(kind, one.data_type), out, np.int32(one.rounds)]
+def _array_bytes(one: SuiteKernel) -> float:
+    large = one.words if one.words > WORDS else 0
+    return 4.0 * (one.words + max(one.blocks_per_sm * _SMS * one.threads, large))
 
 
 def seen_on(
@@ -122,12 +142,13 @@ def seen_on(
     static = session_static(session)
     machine = replace(_unlimited(atlas), static=static)
     found = []
+    array_bytes = {one.case: _array_bytes(one) for one in read_split(_SUITES[suite])}
     for one in measured_kernels(session):
         run = runs.get((one.case.name, one.case.operands))
         counted = works.get(one.case.number, by_code.get(one.case.name))
         if run is None or counted is None:
             continue
-        own = work_of(one.case.name, run, 4.0 * (WORDS + _SMS * WORDS), _L2_BYTES).work
+        own = work_of(one.case.name, run, array_bytes[one.case.name], _L2_BYTES).work
         static_j = static.at(one.temperature_c) * one.time_s
         conditions = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
         family = one.case.name.partition("/")[0]
@@ -198,9 +219,42 @@ def errors_pct(kernels: Sequence[Seen], terms: EmulationTerms) -> dict[str, Floa
     return {name: 100 * (np.array(found) / measured - 1) for name, found in energies.items()}
 
 
-def counts_pct(kernels: Sequence[Seen]) -> Floats:
-    """Return how far the emulated executions of each kernel are from those of ncu."""
-    return np.array([100 * (one.emulated.executions / one.work.executions - 1) for one in kernels])
+def counted_rows(suite: str, kernels: Sequence[Seen]) -> list[list[str]]:
+    """Return how far emulated counts are from those of ncu, by what is counted."""
+    wanted: dict[str, Callable[[KernelWork], float]] = {
+        "instructions of a warp": lambda work: work.executions,
+        "instructions of a lane": lambda work: sum(n for _, n in work.opcodes),
+        **{f"bytes, {level}": partial(_bytes_of, level) for level in _LEVELS},
+    }
+    rows = []
+    for what, of in wanted.items():
+        found = [(one.case, of(one.emulated), of(one.work)) for one in kernels]
+        off = {case: 100 * (own / real - 1) for case, own, real in found if real >= _LEAST}
+        if not off:
+            continue
+        size = np.abs(list(off.values()))
+        worst = max(off, key=lambda case: abs(off[case]))
+        shares = (f"{x:.2f}" for x in (np.median(size), np.percentile(size, 90)))
+        rows.append(
+            [suite, what, str(len(off)), *shares, f"{worst.name} on {worst.operands}, {off[worst]:+.0f}"]
+        )
+    return rows
+
+
+def memory_rows() -> list[list[str]]:
+    """Return how far counts of the third suite's kernels that memory bounds are from those of ncu."""
+    gpu = FIELD_GPUS[0]
+    rows = []
+    for one in seen_on(gpu, FIELD, emulated_suite(FIELD, "memory"), {}):
+        pairs = [(one.emulated.executions, one.work.executions)]
+        pairs += [(_bytes_of(level, one.emulated), _bytes_of(level, one.work)) for level in _MEMORY_LEVELS]
+        shares = (f"{100 * (own / real - 1):+.1f}" if real else "-" for own, real in pairs)
+        rows.append([one.case.name, one.case.operands, f"{pairs[-1][1] / 1e6:,.0f}", *shares])
+    return rows
+
+
+def _bytes_of(level: Level, work: KernelWork) -> float:
+    return dict(work.bytes_moved).get(level, 0.0)
 
 
 def _row(name: str, errors: Mapping[str, Floats], chosen: npt.NDArray[np.bool_]) -> list[str]:
@@ -233,9 +287,10 @@ def judged_rows(
     return [f"{gpu.upper()}, scale {terms.scale:.2f}", "cases", *(f"{name}, %" for name in errors)], rows
 
 
-def fit_suite() -> str:
-    """Fit to the instruction suite, write what was fitted, and return the tables of the page."""
+def fit_suite() -> tuple[str, list[list[str]]]:
+    """Fit to the instruction suite, write what was fitted; return the page's tables and rows of counts."""
     runs, blocks = emulated_suite(INSTRUCTION), []
+    counted: list[list[str]] = []
     for gpu in RUNS:
         kernels = seen_on(gpu, _SUITE, runs, {})
         terms = fit(kernels)
@@ -243,28 +298,41 @@ def fit_suite() -> str:
             write_emulation(folder, terms)
         print(terms)
         blocks.append(markdown_table(*judged_rows(gpu, kernels, terms)))
-        off = np.abs(counts_pct(kernels))
-        print(f"counts off by {np.median(off):.2f}% (median), {off.mean():.2f}% (mean), {off.max():.1f}%")
-    return "\n".join(blocks)
+        # All were counted on one GPU.
+        counted = counted_rows(INSTRUCTION, kernels)
+    return "\n".join(blocks), counted
 
 
-def judge_field_suite() -> str:
-    """Return the tables of the third suite, by what was fitted before."""
+def judge_field_suite() -> tuple[str, list[list[str]]]:
+    """Return the tables of the third suite, by what was fitted before, and rows of counts."""
     runs, blocks = emulated_suite(FIELD), []
+    counted: list[list[str]] = []
     for gpu in FIELD_GPUS:
         kernels = seen_on(gpu, FIELD, runs, works_by_code(open_atlas(gpu)))
         blocks.append(markdown_table(*judged_rows(gpu, kernels, read_emulation(SHIPPED[gpu]))))
-    return "\n".join(blocks)
+        counted = counted_rows(FIELD, seen_on(gpu, FIELD, runs, {}))
+    return "\n".join(blocks), counted
 
 
 def main() -> int:
     """Emulate, fit, judge and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only-field", action="store_true", help="fit nothing, and judge the third suite")
+    parser.add_argument("--only-memory", action="store_true", help="only what memory bounds (4 GB of memory)")
     arguments = parser.parse_args()
     try:
-        blocks = {} if arguments.only_field else {"emulated": fit_suite()}
-        blocks["emulated-field"] = judge_field_suite()
+        if arguments.only_memory:
+            table = markdown_table(_MEMORY_HEAD, memory_rows(), left=2)
+            print(table)
+            write_blocks(PAGE, {"emulated-memory": table})
+            return 0
+        blocks: dict[str, str] = {}
+        counted: list[list[str]] = []
+        if not arguments.only_field:
+            blocks["emulated"], counted = fit_suite()
+        blocks["emulated-field"], of_field = judge_field_suite()
+        if counted:
+            blocks["emulated-counts"] = markdown_table(_COUNTS_HEAD, [*counted, *of_field], left=2)
         print("\n".join(blocks.values()))
         write_blocks(PAGE, blocks)
     except (PtxbenchError, OSError) as error:

@@ -16,7 +16,7 @@ from ptxbench.emulator.sass.launch import Emulated
 from ptxbench.emulator.sass.tally import Tally
 from ptxbench.model.ncu import lanes_of
 from ptxbench.model.opcodes import OpcodeClass, opcode_class, width_bytes
-from ptxbench.model.traffic import Asked, by_level, stays_in_l1, wavefronts
+from ptxbench.model.traffic import Asked, by_level, wavefronts
 from ptxbench.model.work import LINE_BYTES, Activity, KernelWork
 from ptxbench.sass.program import SassInstruction
 
@@ -55,7 +55,7 @@ class EmulatedWork:
 def work_of(name: str, found: Emulated, array_bytes: float, l2_size: float) -> EmulatedWork:
     """Return what a launch executes and moves.
 
-    What a block reads again comes from L1, if the blocks of an SM fit into it. DRAM moves each distinct
+    What a block reads again comes from L1, as long as its share of it holds that. DRAM moves each distinct
     sector once, if they are more than L2 holds; fewer are taken to be in L2 already.
 
     Args:
@@ -68,10 +68,8 @@ def work_of(name: str, found: Emulated, array_bytes: float, l2_size: float) -> E
     lanes = lanes_of(warps, {opcode: threads.get(opcode, 0.0) for opcode in warps})
     idle = {opcode: WARP * n - lanes[opcode] for opcode, n in warps.items()}
     asked = _asked(found)
-    own = found.scale * found.tallies[Tally.READ_FIRST].sum() * _SECTOR_BYTES
-    blocks = found.scale * len(found.sample.blocks)
-    kept = stays_in_l1(own / blocks, found.sample.threads)
-    read_bytes = min(own, asked.read_bytes) if kept else asked.read_bytes
+    missed_bytes = found.scale * float(found.tallies[Tally.MISSED].sum()) * _SECTOR_BYTES
+    read_bytes = min(missed_bytes, asked.read_bytes)
     read, written = (_distinct(found, by_block, by_any) for by_block, by_any in _FIRSTS)
     data_bytes = min(max(read, written, min(read + written, array_bytes)), array_bytes)
     moved_bytes = min(read, array_bytes) + min(written, array_bytes)

@@ -22,7 +22,7 @@ def run_of(touched, *, again=1):
     tallies[Tally.THREADS] = 32 * tallies[Tally.ISSUED]
     tallies[Tally.SECTORS] = again * SAMPLE * each
     tallies[Tally.LINES] = tallies[Tally.REQUESTS]
-    tallies[Tally.READ_FIRST] = sum(map(len, touched))
+    tallies[Tally.READ_FIRST] = tallies[Tally.MISSED] = sum(map(len, touched))
     tallies[Tally.READ_BY_ANY] = len(set().union(*touched))
     sample = Sample((BLOCKS, 1, 1), (256, 1, 1), tuple((n, 0, 0) for n in range(SAMPLE)))
     return Emulated((LOAD,), tallies, BLOCKS / SAMPLE, sample, (), 1, {})
@@ -56,8 +56,8 @@ def test_no_more_is_moved_than_the_arrays_hold():
     assert moved(found, array_bytes=1e8)[Level.DRAM] == 1e8
 
 
-def test_what_a_block_reads_again_comes_from_l1_where_it_fits():
-    small = moved(run_of([set(range(100 * n, 100 * (n + 1))) for n in range(SAMPLE)], again=9))
-    assert small[Level.CROSSBAR] == small[Level.L1] / 9
-    large = moved(run_of([set(range(10_000 * n, 10_000 * (n + 1))) for n in range(SAMPLE)], again=9))
-    assert large[Level.CROSSBAR] == large[Level.L1]
+def test_what_l1_did_not_hold_comes_from_l2():
+    found = run_of([set(range(100 * n, 100 * (n + 1))) for n in range(SAMPLE)], again=9)
+    assert moved(found)[Level.CROSSBAR] == moved(found)[Level.L1] / 9
+    found.tallies[Tally.MISSED] *= 4
+    assert moved(found)[Level.CROSSBAR] == moved(found)[Level.L1] * 4 / 9

@@ -7,6 +7,7 @@ from enum import Enum, auto
 
 import numpy as np
 
+from ptxbench.emulator.sass.cache import FirstLevel
 from ptxbench.emulator.sass.lanes import Array
 from ptxbench.emulator.sass.tally import Tallies, Tally
 from ptxbench.sass.program import SassInstruction
@@ -62,7 +63,13 @@ class Accesses:
     """Adds up what accesses ask for."""
 
     def __init__(
-        self, tallies: Tallies, numbers: Mapping[int, int], block_of: Array, blocks: int, global_bytes: int
+        self,
+        tallies: Tallies,
+        numbers: Mapping[int, int],
+        block_of: Array,
+        blocks: int,
+        global_bytes: int,
+        l1_lines: int,
     ) -> None:
         """Begin with nothing touched.
 
@@ -72,11 +79,14 @@ class Accesses:
             block_of: Block of each warp.
             blocks: Blocks of the sample.
             global_bytes: Bytes of global memory.
+            l1_lines: Lines of L1 that a block has.
         """
         self._tallies, self._numbers = tallies, numbers
         sectors = (global_bytes >> _SECTOR) + 1
         self._sectors = sectors
         self._begins = (block_of.astype(np.int64) * sectors)[:, None]
+        self._block_of = block_of[:, None].astype(np.int64)
+        self._l1 = FirstLevel(blocks, sectors, l1_lines)
         # Of blocks and of any: read, and written.
         self._of_block = np.zeros((2, blocks * sectors), bool)
         self._of_any = np.zeros((2, sectors), bool)
@@ -110,9 +120,11 @@ class Accesses:
         else:
             tallies[Tally.SECTORS, number] += distinct(address >> _SECTOR, lanes).sum()
             tallies[Tally.LINES, number] += distinct(address >> _LINE, lanes).sum()
-            self._first(
-                number, address >> _SECTOR, lanes, written=instruction.base.startswith(("ST", "RED", "ATOM"))
-            )
+            written = instruction.base.startswith(("ST", "RED", "ATOM"))
+            self._first(number, address >> _SECTOR, lanes, written=written)
+            if not written and lanes.any():
+                block = np.broadcast_to(self._block_of, lanes.shape)[lanes]
+                tallies[Tally.MISSED, number] += self._l1.read(block, (address >> _SECTOR)[lanes])
 
     def _first(self, number: int, sectors: Array, lanes: Array, *, written: bool) -> None:
         """Count what is touched for the first time."""

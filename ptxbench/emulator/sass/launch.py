@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
+from ptxbench.emulator.sass.cache import lines_of_a_block
 from ptxbench.emulator.sass.code import Code
 from ptxbench.emulator.sass.machine import Machine, OnProgress, Sample
 from ptxbench.emulator.sass.memory import Memory
@@ -112,10 +113,12 @@ def emulate(
             f"{launch.kernel.name} is code of sm_{capability}; the emulator knows sm_{_OLDEST} to"
             f" sm_{_NEWEST}: count it with `ncu`"
         )
-    sample = Sample(launch.grid, launch.block, chosen_blocks(launch, blocks))
     resources = kernel_resources(launch.image)[launch.kernel.name]
     arrays = {n: one for n, one in enumerate(launch.arguments) if isinstance(one, np.ndarray)}
     shared = resources.shared_bytes + reserved_bytes(launch.image) + launch.shared_bytes
+    threads = math.prod(launch.block)
+    lines = lines_of_a_block(capability, math.prod(launch.grid), threads, launch.kernel.registers, shared)
+    sample = Sample(launch.grid, launch.block, chosen_blocks(launch, blocks), lines)
     lanes = sample.warps * WARP * len(sample.blocks)
     memory = Memory(
         Memory.room([one.nbytes for one in arrays.values()]),

@@ -55,11 +55,13 @@ class Sample:
         grid: Blocks of the launch, x, y, z.
         block: Threads of a block, x, y, z.
         blocks: Places of those that are run, x, y, z each.
+        l1_lines: Lines of L1 that a block has.
     """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     blocks: tuple[tuple[int, int, int], ...]
+    l1_lines: int = 2048
 
     @property
     def threads(self) -> int:
@@ -153,7 +155,12 @@ class Machine:
         self._whole = bool(self._alive.all())
         self._block_of = np.repeat(np.arange(len(sample.blocks)), sample.warps)
         self._accesses = Accesses(
-            self.tallies, code.number_at, self._block_of, len(sample.blocks), len(memory.arena)
+            self.tallies,
+            code.number_at,
+            self._block_of,
+            len(sample.blocks),
+            len(memory.arena),
+            sample.l1_lines,
         )
         spaces = Spaces(
             memory,

@@ -19,6 +19,7 @@ class Tally(IntEnum):
     they write. ONES: bits set of the words read. PORTS: bits of these that differ from what the warp's
     instruction before had in the same place. FLIPS: bits that a result changes in its register.
     READ_FIRST and WRITTEN_FIRST: sectors of global memory that a block reads or writes for the first time.
+    MISSED: sectors that L1 did not hold (see `FirstLevel`).
     READ_BY_ANY and WRITTEN_BY_ANY: that no block of the sample had read or written before.
     """
 
@@ -37,8 +38,9 @@ class Tally(IntEnum):
     FLIPS = 12
     READ_FIRST = 13
     WRITTEN_FIRST = 14
-    READ_BY_ANY = 15
-    WRITTEN_BY_ANY = 16
+    MISSED = 15
+    READ_BY_ANY = 16
+    WRITTEN_BY_ANY = 17
 
 
 Tallies = npt.NDArray[np.float64]

@@ -51,7 +51,10 @@ def test_results_are_those_of_the_reference_of_ptx(launches, name):
 
 
 def test_counts_are_those_of_the_whole_launch(one):
-    whole, half = emulate(one), emulate(one, blocks=1)
+    steps = []
+    whole, half = emulate(one, on_progress=steps.append), emulate(one, blocks=1)
+    assert steps == sorted(steps)
+    assert steps[-1] == whole.steps
     assert half.scale == 2
     assert half.by_opcode() == whole.by_opcode()
     assert whole.by_opcode()["FFMA"] == COPIES * PASSES * BLOCKS * BLOCK / 32

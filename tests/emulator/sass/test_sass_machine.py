@@ -389,6 +389,19 @@ def test_a_tensor_product_adds_up_all_of_its_depth():
     assert as_f32(run(text, halves.view(np.uint32))[1]) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
 
 
+def test_a_dividend_of_zero_takes_the_common_path_and_a_tiny_one_does_not():
+    text = "MOV R5, 0x3f800000\nFCHK P0, R4, R5\nSEL R9, RZ, 0x1, !P0"
+    assert list(run(text, np.array([0.0, 1e-37, 3.0], np.float32))[1][:3]) == [0, 1, 0]
+
+
+def test_what_l1_holds_is_not_got_again():
+    text = "LDG.E R9, desc[UR6][R2.64+0x200]\nLDG.E.CONSTANT R10, desc[UR6][R2.64+0x200]"
+    machine, _ = run(text)
+    assert count(machine, "LDG.E", Tally.MISSED) == 2 * 4, "the word of each thread, too"
+    assert count(machine, "LDG.E.CONSTANT", Tally.MISSED) == 0
+    assert count(machine, "LDG.E.CONSTANT", Tally.SECTORS) == 4
+
+
 def test_what_blocks_read_together_is_told_from_what_each_reads():
     # One block after the other reads the same words.
     text = """

@@ -1,0 +1,82 @@
+"""What L1 still holds of what a block read: lines of four sectors, the least recently used of them gone.
+
+A line is gone when as many others were brought in since it was last touched as fit beside it. That is least
+recently used but for lines that are touched again and again. Each block has its share of the SM's L1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ptxbench.emulator.sass.lanes import Array
+
+_LINE_BYTES, _SECTORS = 128, 4
+# L1 with shared memory, by compute capability; what shared memory may take of it, bytes (CUDA C++ Programming
+# Guide, "Compute Capabilities").
+_L1_BYTES = {80: 192 << 10, 86: 128 << 10, 89: 128 << 10, 90: 256 << 10}
+_CARVED = tuple(kib << 10 for kib in (0, 8, 16, 32, 64, 100, 132, 164, 196, 228))
+_BLOCK_EXTRA = 1024
+_SM_THREADS, _SM_BLOCKS, _SM_REGISTERS = 2048, 32, 65536
+_SMS = 132
+
+
+def lines_of_a_block(capability: int, blocks: int, threads: int, registers: int, shared_bytes: int) -> int:
+    """Return how many lines of L1 a block has, with those that share its SM.
+
+    Args:
+        capability: Compute capability, such as 90.
+        blocks: Blocks of the launch.
+        threads: Threads of a block.
+        registers: Of a thread.
+        shared_bytes: Shared memory of a block.
+    """
+    whole = _L1_BYTES.get(capability, _L1_BYTES[90])
+    fit = [_SM_THREADS // threads, _SM_BLOCKS, math.ceil(blocks / _SMS)]
+    fit.append(_SM_REGISTERS // max(registers * threads, 1))
+    taken = shared_bytes + _BLOCK_EXTRA if shared_bytes else 0
+    if taken:
+        fit.append(_CARVED[-1] // taken)
+    resident = max(min(fit), 1)
+    carved = next((size for size in _CARVED if size >= resident * taken), _CARVED[-1])
+    return max((whole - carved) // _LINE_BYTES // resident, 1)
+
+
+class FirstLevel:
+    """The share of L1 of each block of a sample."""
+
+    def __init__(self, blocks: int, sectors: int, lines: int) -> None:
+        """Begin with nothing held.
+
+        Args:
+            blocks: Blocks of the sample.
+            sectors: Sectors of global memory.
+            lines: Lines that a block's share holds.
+        """
+        self._lines, self._each = lines, sectors // _SECTORS + 1
+        # When a line was last touched, by how many were brought in until then; 0: never.
+        self._touched = np.zeros(blocks * self._each, np.int32)
+        self._sectors = np.zeros(blocks * self._each, np.uint8)
+        self._brought = np.ones(blocks, np.int32)
+
+    def read(self, blocks: Array, sectors: Array) -> int:
+        """Return how many sectors an access must get from L2.
+
+        Args:
+            blocks: Block of each lane that reads.
+            sectors: The sector that it reads.
+        """
+        places = np.unique(blocks * (self._each * _SECTORS) + sectors)
+        lines, bits = places // _SECTORS, np.uint8(1) << (places % _SECTORS).astype(np.uint8)
+        begins = np.flatnonzero(np.diff(lines, prepend=-1))
+        own, wanted = lines[begins], np.bitwise_or.reduceat(bits, begins)
+        block = own // self._each
+        now = self._brought[block]
+        held = (self._touched[own] > 0) & (now - self._touched[own] < self._lines)
+        have = np.where(held, self._sectors[own], np.uint8(0))
+        self._sectors[own] = have | wanted
+        if not held.all():
+            self._brought += np.bincount(block[~held], minlength=len(self._brought)).astype(np.int32)
+        self._touched[own] = self._brought[block]
+        return int(np.bitwise_count(wanted & ~have).sum())
