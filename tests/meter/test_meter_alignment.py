@@ -212,7 +212,7 @@ def test_burst_that_is_not_there_is_refused():
         find_burst(replace(capture, power_w=noise_w), windows)
 
 
-@pytest.mark.parametrize("ppm", [0.0, 40.0, -120.0])
+@pytest.mark.parametrize("ppm", [0.0, -120.0])
 def test_two_bursts_give_the_offset_at_any_time_between_and_the_drift(ppm):
     marks = tuple(w for at_s in (50, 250) for w in burst_pattern(5, 0.06).windows(at_s * 10**9))
     plain = burst_capture(marks, 0.0)

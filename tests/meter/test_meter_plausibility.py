@@ -129,7 +129,7 @@ def test_spikes_of_the_meter_are_counted_and_said(watts):
     (note,) = spike_notes(with_spikes(watts))
     count = int(0.003 * len(CAPTURE))
     assert note.startswith(f"{count} of {len(CAPTURE)} rows") or note.startswith(f"{count + 1} of")
-    assert any("stand alone" in one for one in validate(with_spikes(watts), LOG).notes) or watts != 1500.0
+    assert watts != 1500.0 or any("stand alone" in one for one in validate(with_spikes(watts), LOG).notes)
 
 
 @pytest.mark.parametrize("part", [(0.4, 0.9), (0.0, 0.5)])
