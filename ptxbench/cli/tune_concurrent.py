@@ -14,6 +14,7 @@ from ptxbench.cli.options import plot_of
 from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
+from ptxbench.cli.tuning import print_unchecked
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.printable import number
 from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, Seed, window_of
@@ -67,6 +68,7 @@ def concurrent(options: _ConcurrentOptions) -> int:
     is valid.
     """
     from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
+    from ptxbench.tune.spec import NoReference
     from ptxbench.tune.spec_file import load_spec
 
     if options.resume and options.out is None:
@@ -103,6 +105,10 @@ def concurrent(options: _ConcurrentOptions) -> int:
         _print_json(tuned, options.objective)
     else:
         _print(tuned, options.objective)
+        simulated = tuned.manifest.gpu.kind != "real"
+        if simulated or any(isinstance(one.reference, NoReference) for one in tuning.specs):
+            print_unchecked(simulated=simulated)
+        click.echo(f"folder: {tuned.path}")
     return 0 if tuned.recommended.ok else 1
 
 
@@ -194,4 +200,3 @@ def _print(tuned: ConcurrentTuned, objective: str) -> None:
     saved, over = 1 - least / default, cost_of(tuned.chosen, objective) / least - 1
     click.echo(f"{objective} saved against the default blocks at once: {number(saved, '.1%')}")
     click.echo(f"{objective} of what {algorithm} chose over that: {number(over, '.1%')}")
-    click.echo(f"folder: {tuned.path}")

@@ -294,16 +294,19 @@ def _print(tuned: Tuned) -> None:
             " run; give work.trips"
         )
     if any(t.correct == "unchecked" for t in tuned.best):
-        why = (
-            "the specification says that no result is compared: a wrong variant is not told from a right one"
-        )
-        if tuned.manifest.gpu.kind != "real":
-            why = (
-                "the simulated GPU computes nothing, so no result was compared; it only exercises the"
-                " specification, and the order of its variants says nothing of a real GPU"
-            )
-        click.echo(f"\nunchecked: {why}")
+        print_unchecked(simulated=tuned.manifest.gpu.kind != "real")
     click.echo(f"\nfolder: {tuned.path}")
+
+
+def print_unchecked(*, simulated: bool) -> None:
+    """Say why no result was compared."""
+    why = "the specification says that no result is compared: a wrong variant is not told from a right one"
+    if simulated:
+        why = (
+            "the simulated GPU computes nothing, so no result was compared; it only exercises the"
+            " specification, and the order of its variants says nothing of a real GPU"
+        )
+    click.echo(f"\nunchecked: {why}")
 
 
 def _print_trials(trials: tuple[Trial, ...], tuned: Tuned) -> None:

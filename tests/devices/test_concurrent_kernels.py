@@ -32,6 +32,12 @@ def test_a_kernel_alone_takes_what_it_always_takes(blocks: int) -> None:
     assert found.end_cycles == (pytest.approx(found.phase.cycles),)
 
 
+def test_arrays_that_l2_does_not_hold_take_the_time_of_reading_them() -> None:
+    read = replace(FLOATS, executed=(("LDG.E", 64.0), ("FFMA", 4000.0)))
+    found = [plan_round([replace(read, array_bytes=n), FLOATS], H200).phase for n in (1 << 20, 256 << 20)]
+    assert [one.memory_s for one in found] == [0, (256 << 20) / H200.chip.dram_bytes_per_s]
+
+
 def test_energy_adds_up_and_time_is_between_the_longest_and_the_sum() -> None:
     both, each = plan_round([FLOATS, SPECIAL], H200), [plan_round([one], H200) for one in (FLOATS, SPECIAL)]
     assert both.phase.energy_j == pytest.approx(sum(one.phase.energy_j for one in each))

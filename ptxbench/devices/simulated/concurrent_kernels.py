@@ -10,7 +10,7 @@ from ptxbench.core.threads import WARP
 from ptxbench.devices.simulated.physics import Phase
 from ptxbench.devices.simulated.profile import Chip, Profile
 from ptxbench.devices.simulated.truth import counted_energy_pj, counted_pipe_cycles
-from ptxbench.devices.simulated.whole_kernel import WAIT_CYCLES
+from ptxbench.devices.simulated.whole_kernel import WAIT_CYCLES, reading_s
 
 _REGISTER_UNIT = 8
 _DONE = 1e-9
@@ -28,6 +28,7 @@ class CountedKernel:
         blocks_per_sm: Blocks that an SM holds where nothing else is.
         registers: Registers of a thread.
         shared_bytes: Shared memory of a block.
+        array_bytes: Size of its arrays.
     """
 
     executed: tuple[tuple[str, float], ...]
@@ -37,6 +38,7 @@ class CountedKernel:
     blocks_per_sm: int
     registers: int
     shared_bytes: int
+    array_bytes: int = 0
 
     @property
     def warps(self) -> int:
@@ -104,8 +106,8 @@ def plan_round(kernels: Sequence[CountedKernel], profile: Profile) -> Round:
     makes room. Blocks spread over all SMs, but for those of a kernel that found no room at first: they fill
     the SMs that come free first. On an H100 an n-body kernel of 128 blocks took 2.0 ms alone, and 6.3 to
     7.5 ms behind a stencil of 0.3 ms (results/nvidia-h100/blocks). What is resident at once shares the pipes
-    and the issue: where these have more to do in a time than they can, all go slower by as much. Memory is
-    no limit, whatever the profile says.
+    and the issue: where these have more to do in a time than they can, all go slower by as much. Arrays
+    that L2 does not hold take the time of reading each byte of them once, whatever the profile says.
 
     Args:
         kernels: In the order of their launches; at least one block of each fits an SM.
@@ -126,9 +128,12 @@ def plan_round(kernels: Sequence[CountedKernel], profile: Profile) -> Round:
             one.wave -= step / (one.alone_cycles * slower)
             if one.wave < _DONE:
                 one.wave, one.of_sm, one.end_cycles = 0.0, 0, at
-    return Round(
-        Phase(at, sum(_energy_j(one, profile) for one in kernels)), tuple(r.end_cycles for r in running)
+    memory_s = sum(
+        reading_s(dict(one.executed), one.blocks * one.threads, one.array_bytes, profile.chip)
+        for one in kernels
     )
+    phase = Phase(at, sum(_energy_j(one, profile) for one in kernels), memory_s)
+    return Round(phase, tuple(r.end_cycles for r in running))
 
 
 def _place(running: Sequence[_Running], chip: Chip, *, late: bool) -> None:

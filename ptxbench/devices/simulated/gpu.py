@@ -328,6 +328,7 @@ class SimulatedGpu:
             grid.blocks_per_sm,
             registers,
             shared_bytes,
+            sum(data.nbytes for data in launch.operands),
         )
 
     def _grid(self, launch: Launch, kernel: SassKernel) -> tuple[Grid, int, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ptxbench.core.threads import WARP
 from ptxbench.devices.sequence import stretches
 from ptxbench.devices.simulated.physics import Phase
-from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.profile import Chip, Profile
 from ptxbench.devices.simulated.timing import Grid
 from ptxbench.devices.simulated.truth import (
     counted_energy_pj,
@@ -105,9 +105,7 @@ def plan_counted_kernel(
     thread_pj = counted_energy_pj(charged, pattern, profile)
     issue = counted_issue_cycles(executed, profile)
     thread_bytes = counted_global_bytes(executed)
-    total = thread_bytes * grid.blocks * grid.threads
-    # What is loaded again comes from a cache.
-    once_s = min(total, array_bytes) / chip.dram_bytes_per_s if array_bytes > chip.l2_bytes else 0.0
+    once_s = reading_s(executed, grid.blocks * grid.threads, array_bytes, chip)
 
     def wave(blocks: int, times: int) -> Phase:
         warps = math.ceil(blocks / chip.sm_count) * math.ceil(grid.threads / WARP)
@@ -122,6 +120,20 @@ def plan_counted_kernel(
         return moved.phase(times * cycles, energy_j, profile)
 
     return _waves(grid, chip.sm_count, wave)
+
+
+def reading_s(executed: Mapping[str, float], threads: int, array_bytes: int, chip: Chip) -> float:
+    """Return how long a launch reads its arrays, s: each byte once, where L2 does not hold them.
+
+    Args:
+        executed: Executions by one thread.
+        threads: Threads of the launch.
+        array_bytes: Size of its arrays.
+        chip: The chip, for its bandwidth by the data sheet.
+    """
+    # What is loaded again comes from a cache.
+    total = min(counted_global_bytes(executed) * threads, array_bytes)
+    return total / chip.dram_bytes_per_s if array_bytes > chip.l2_bytes else 0.0
 
 
 def _waves(grid: Grid, sm_count: int, wave: Callable[[int, int], Phase]) -> tuple[Phase, ...]:

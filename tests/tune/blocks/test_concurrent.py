@@ -220,7 +220,14 @@ def test_the_command_prints_choice_default_and_best(
     assert "16 combinations of high occupancy, 25 in all" in text
     assert all(
         one in text
-        for one in ("chosen by Algorithm 3", "default", "best at once", "in turn", "recommended: ")
+        for one in (
+            "chosen by Algorithm 3",
+            "default",
+            "best at once",
+            "in turn",
+            "recommended: ",
+            "unchecked: ",
+        )
     )
     picture = tmp_path / "path.svg"
     assert run([*words, "--out", str(out), "--resume", "--json", "--plot", str(picture)]) == 0
