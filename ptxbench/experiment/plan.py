@@ -135,7 +135,9 @@ def _turns(subjects: Sequence[Subject]) -> dict[str, int]:
 def _tiers(subjects: Sequence[Subject]) -> Callable[[Instruction], tuple[int, int]]:
     """Return what gives a row's tier, and its place there where the tier has an order of its own."""
     rows = [subject.instruction for subject in subjects]
-    common = {name: place for place, name in enumerate(common_rows())}
+    # One row alone is in no order, and to read the catalogue for it takes 0.3 s.
+    several = len({row.name for row in rows}) > 1
+    common = {name: place for place, name in enumerate(common_rows())} if several else {}
     first_of_paper = {row.paper: row.name for row in reversed(rows) if row.paper}
     first_of_group = {(row.category, row.family): row.name for row in reversed(rows)}
 

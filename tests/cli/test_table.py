@@ -424,17 +424,23 @@ def trial_ids(path):
         return [r.trial_id for r in folder.records()]
 
 
-@pytest.mark.hostile
-@pytest.mark.parametrize("trials", [3, 16])
-def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorded, tmp_path, trials):
-    path = tmp_path / "run"
-    killed = command_line(
-        "SIGKILL", trials, "table", *PAIR, "--gpu", "simulated", "--out", path, code=_SIGNALLED
-    )
-    assert killed.returncode == -signal.SIGKILL
+def killed_after(trials, path):
+    words = ("table", *PAIR, "--gpu", "simulated", "--out", path)
+    assert command_line("SIGKILL", trials, *words, code=_SIGNALLED).returncode == -signal.SIGKILL
     assert (path / "partial" / "records.jsonl").read_bytes().count(b"\n") == trials
     assert not (path / "table.csv").exists()
+    return path
 
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    return killed_after(16, tmp_path_factory.mktemp("killed") / "run")
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("early", [True, False])
+def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorded, killed, tmp_path, early):
+    path = killed_after(3, tmp_path / "run") if early else shutil.copytree(killed, tmp_path / "run")
     assert table("--resume", "--gpu", "simulated", "--out", path) == 0
     assert keys(path) == keys(recorded)
     assert trial_ids(path) == trial_ids(recorded)
@@ -445,9 +451,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_rows_of_one_that_was_not(recorde
 
 
 @pytest.mark.hostile
-def test_lost_readings_of_a_run_are_said_and_measured_again(recorded, tmp_path, capsys):
-    path = tmp_path / "run"
-    command_line("SIGKILL", 16, "table", *PAIR, "--gpu", "simulated", "--out", path, code=_SIGNALLED)
+def test_lost_readings_of_a_run_are_said_and_measured_again(recorded, killed, tmp_path, capsys):
+    path = shutil.copytree(killed, tmp_path / "run")
     for file in sorted((path / "partial" / "traces").iterdir())[:2]:
         file.unlink()
     assert table("--resume", "--gpu", "simulated", "--out", path) == 0
