@@ -20,10 +20,12 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ptxbench.cli.described import described
 from ptxbench.cli.main import group
@@ -124,19 +126,28 @@ def build(folder: Path, rooflines: int | None = None) -> str:
             check=False,
         )
         said = (
-            done.stdout + done.stderr if done.returncode else "\n".join(faults(folder / PAGES, folder / SITE))
+            done.stdout + done.stderr
+            if done.returncode
+            else "\n".join(faults(folder / PAGES, folder / SITE, _base()))
         )
         if not said:
             break
     return said
 
 
-def faults(pages: Path, site: Path) -> Iterator[str]:
+def _base() -> str:
+    """Return where the site's root is on its host, by the address in its configuration."""
+    address = tomllib.loads((ROOT / CONFIG).read_text("utf-8"))["project"].get("site_url", "/")
+    return urlsplit(address).path or "/"
+
+
+def faults(pages: Path, site: Path, base: str = "/") -> Iterator[str]:
     """Yield what a site lacks: pages, files as they were, and targets of links.
 
     Args:
         pages: What the site was built of.
         site: The site.
+        base: Path of its root on the host.
     """
     for path in (one for one in pages.rglob("*") if one.is_file()):
         made = site / path.relative_to(pages)
@@ -152,7 +163,7 @@ def faults(pages: Path, site: Path) -> Iterator[str]:
         for link in map(html.unescape, _HREF.findall(text)):
             file, _, anchor = link.partition("#")
             # The page for what is not found has links from the root.
-            where = site / file[1:] if file.startswith("/") else page.parent / file
+            where = site / file.removeprefix(base) if file.startswith(base) else page.parent / file
             target = Path(os.path.normpath(where)) if file else page
             if ":" in file or (target.is_dir() and not anchor):
                 continue
