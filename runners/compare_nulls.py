@@ -14,10 +14,11 @@ import argparse
 import sys
 from pathlib import Path
 
+from null_models import NullComparison, fit_null_models
+
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.kept_nulls import write_nulls
-from ptxbench.model.null_models import NullComparison, fit_null_models
 
 # What the kernels of a folder are called.
 _SETS = {"validation": "library", "suite": "suite"}

@@ -25,6 +25,7 @@ from fit_model import COUNTED, PAGE, RESULTS, RUNS, folders_of
 from judge_code import cubin_of
 from judge_field import GPUS as FIELD_GPUS
 from judge_field import works_by_code
+from null_models import drawn_by_family
 from page_blocks import table as markdown_table
 from page_blocks import write_blocks
 from suite_data import input_words
@@ -37,7 +38,6 @@ from ptxbench.model.conformal import log_normal_ends
 from ptxbench.model.emulated_work import activity_of, work_of
 from ptxbench.model.emulation import EmulationTerms, by_emulation, read_emulation, write_emulation
 from ptxbench.model.estimate import Conditions, Machine, estimate
-from ptxbench.model.null_models import drawn_by_family
 from ptxbench.model.tensor import multiply_adds
 from ptxbench.model.validate import conditions_of, counts_folder, measured_kernels, read_works, session_static
 from ptxbench.model.validation_file import KernelCase, Purpose, read_session

@@ -24,6 +24,7 @@ from textwrap import fill
 
 import numpy as np
 import numpy.typing as npt
+from null_models import drawn_by_family, fit_null_models
 from page_blocks import table, write_blocks
 from spread_code import Profiled, fit_time, profiled, ratios
 from transfer_model import Transferred, machine_of, transfer
@@ -36,7 +37,6 @@ from ptxbench.model.fit import SHARES, FitKernel, left_out_residuals
 from ptxbench.model.kept_nulls import Form, read_nulls, write_nulls
 from ptxbench.model.null_answer import SetErrors
 from ptxbench.model.null_energies import class_medians, constant
-from ptxbench.model.null_models import drawn_by_family, fit_null_models
 from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.terms import FILE, MOSTLY_DYNAMIC, CodeSpread, Terms, write_terms
 from ptxbench.model.validate import fit_kernels, judge_terms, validate_model

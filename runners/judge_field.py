@@ -23,6 +23,7 @@ from textwrap import fill
 import numpy as np
 from fit_model import COUNTED, PAGE, README, RESULTS
 from judge_code import cubin_of
+from null_models import drawn_by_family
 from page_blocks import table, write_blocks
 from suite_split import FIELD, read_split
 from transfer_model import Transferred, transfer
@@ -32,7 +33,6 @@ from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.code_work import read_kernel, static_work
 from ptxbench.model.kept_nulls import Form, null_machines
-from ptxbench.model.null_models import drawn_by_family
 from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes
 from ptxbench.model.validation_file import MEASURED
 from ptxbench.model.work import KernelWork

@@ -1,7 +1,7 @@
 """Null models beside a table (nulls.json), and what they say of a kernel: what its estimate must beat.
 
 Each knows less than the table, and had its other terms fitted to the same kernels
-(ptxbench.model.null_models).
+(runners/null_models.py).
 """
 
 from __future__ import annotations

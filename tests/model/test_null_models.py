@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from fakes.kernel_session import OPCODE_ENERGIES, MadeUpSession, mixture
+from fakes.script import load_script
 
-from ptxbench.model import null_models
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.kept_nulls import Form, read_nulls, write_nulls
 from ptxbench.model.null_energies import class_medians, constant, shuffled
@@ -78,6 +78,7 @@ def test_the_page_has_every_kept_model(run):
 
 
 def test_null_models_are_fitted_and_judged_like_the_table(tmp_path, monkeypatch):
+    null_models = load_script("runners/null_models.py")
     monkeypatch.setattr(null_models, "_CONSTANTS_PJ", (8.0, 14.0))
     monkeypatch.setattr(null_models, "_SHUFFLES", 1)
     made = MadeUpSession(tmp_path / "validation")
