@@ -18,7 +18,8 @@ from null_models import NullComparison, fit_null_models
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas
-from ptxbench.model.kept_nulls import write_nulls
+from ptxbench.model.kept_nulls import FILE
+from ptxbench.storage.document import write_beside
 
 # What the kernels of a folder are called.
 _SETS = {"validation": "library", "suite": "suite"}
@@ -43,7 +44,7 @@ def main() -> int:
         print(f"\n{name}: {len(found.kernels)} judged cases\n")
         _print(found)
     if arguments.keep:
-        write_nulls(arguments.table, models.kept(judged))
+        write_beside(arguments.table / FILE, models.kept(judged))
     return 0
 
 

@@ -36,13 +36,15 @@ from ptxbench.emulator.sass.launch import Emulated, Launch, emulate
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.conformal import log_normal_ends
 from ptxbench.model.emulated_work import activity_of, work_of
-from ptxbench.model.emulation import EmulationTerms, by_emulation, read_emulation, write_emulation
+from ptxbench.model.emulation import FILE as EMULATION
+from ptxbench.model.emulation import EmulationTerms, by_emulation, read_emulation
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.tensor import multiply_adds
 from ptxbench.model.validate import conditions_of, counts_folder, measured_kernels, read_works, session_static
 from ptxbench.model.validation_file import KernelCase, Purpose, read_session
 from ptxbench.model.work import KernelWork, Level
 from ptxbench.sass.listing import disassemble, parse_listing
+from ptxbench.storage.document import write_beside
 from ptxbench.storage.shipped import SHIPPED
 
 _BLOCKS, _PASSES = 2, 64
@@ -295,7 +297,7 @@ def fit_suite() -> tuple[str, list[list[str]]]:
         kernels = seen_on(gpu, _SUITE, runs, {})
         terms = fit(kernels)
         for folder in folders_of(gpu):
-            write_emulation(folder, terms)
+            write_beside(folder / EMULATION, terms)
         print(terms)
         blocks.append(markdown_table(*judged_rows(gpu, kernels, terms)))
         # All were counted on one GPU.

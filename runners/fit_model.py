@@ -34,15 +34,17 @@ from ptxbench.model.atlas import open_atlas
 from ptxbench.model.code_spread import CodeRatio, code_spreads, coverage_by_family, inside
 from ptxbench.model.estimate import STATIC
 from ptxbench.model.fit import SHARES, FitKernel, left_out_residuals
-from ptxbench.model.kept_nulls import Form, read_nulls, write_nulls
+from ptxbench.model.kept_nulls import FILE as NULLS
+from ptxbench.model.kept_nulls import Form, read_nulls
 from ptxbench.model.null_answer import SetErrors
 from ptxbench.model.null_energies import class_medians, constant
 from ptxbench.model.opcode_energies import OpcodeEnergies
-from ptxbench.model.terms import FILE, MOSTLY_DYNAMIC, CodeSpread, Terms, write_terms
+from ptxbench.model.terms import FILE, MOSTLY_DYNAMIC, CodeSpread, Terms
 from ptxbench.model.validate import fit_kernels, judge_terms, validate_model
 from ptxbench.model.validation_file import Purpose
 from ptxbench.model.validation_table import ValidatedKernel, mean_absolute_error_pct, write_validated
 from ptxbench.report.figure import new_figure, save_pages
+from ptxbench.storage.document import write_beside
 from ptxbench.storage.shipped import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -153,8 +155,8 @@ def fit(gpu: str) -> None:
     models = fit_null_models(list(sessions.values()), atlas.opcode_energies, COUNTED, with_shuffled=False)
     nulls = models.kept([(name, models.judged_by(path, COUNTED)) for name, path in sessions.items()])
     for folder in folders_of(gpu):
-        write_terms(folder / FILE, terms)
-        write_nulls(folder, nulls)
+        write_beside(folder / FILE, terms)
+        write_beside(folder / NULLS, nulls)
     write_validated(folders_of(gpu)[1] / _CSV, found.kernels)
     print(
         f"{gpu}: {len(terms.kernels)} fit kernels, left out {100 * terms.left_out_error:.2f}%,"

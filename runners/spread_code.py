@@ -33,7 +33,7 @@ from ptxbench.model.inputs import launches_time_s
 from ptxbench.model.kept_nulls import FILE as NULLS
 from ptxbench.model.kept_nulls import null_machines
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, work_of
-from ptxbench.model.terms import FILE, CodeSpread, TimeTerms, read_terms, write_terms
+from ptxbench.model.terms import FILE, CodeSpread, TimeTerms, read_terms
 from ptxbench.model.throughput import moved_time_s
 from ptxbench.model.validate import (
     MeasuredKernel,
@@ -45,6 +45,7 @@ from ptxbench.model.validate import (
 )
 from ptxbench.model.validation_file import KernelSession, Purpose, read_session
 from ptxbench.model.work import KernelWork
+from ptxbench.storage.document import write_beside
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def main() -> int:
     if not arguments.without_nulls:
         _print_nulls(judged, table, arguments.table)
     terms = replace(read_terms(arguments.table), code_spreads=spreads, time=time)
-    write_terms(arguments.table / FILE, terms)
+    write_beside(arguments.table / FILE, terms)
     return 0
 
 

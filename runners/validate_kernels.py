@@ -32,7 +32,7 @@ from suite_split import SPLITS
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.atlas import open_atlas
-from ptxbench.model.terms import FILE, write_terms
+from ptxbench.model.terms import FILE
 from ptxbench.model.validate import launches_by_case, validate_model
 from ptxbench.model.validation_file import (
     COUNTS,
@@ -43,6 +43,7 @@ from ptxbench.model.validation_file import (
     read_session,
 )
 from ptxbench.model.validation_table import mean_absolute_error_pct, write_validated
+from ptxbench.storage.document import write_beside
 
 if TYPE_CHECKING:
     from kernel_cases import Case
@@ -116,7 +117,7 @@ def _estimate(sessions: _Sessions, table: Path, csv: Path, model: Path) -> int:
     energies = open_atlas(table).opcode_energies
     found = validate_model(sessions.out, energies, sessions.also, sessions.counts_of)
     write_validated(csv, found.kernels)
-    write_terms(model, found.terms)
+    write_beside(model, found.terms)
     terms = found.terms
     print(f"fitted to {len(terms.kernels)} other kernels: gamma {terms.gamma:.2f} ± {terms.gamma_error:.2f},")
     print(f"  activity random {terms.random}, zeros {terms.zeros}, active {terms.active_w:.1f} W,")

@@ -14,8 +14,6 @@ from ptxbench.core.errors import InputError
 from ptxbench.model.estimate import Machine
 from ptxbench.model.terms import CountedSpread
 from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.codec import Place
 
 FILE = "emulation.json"
 
@@ -39,15 +37,6 @@ class EmulationTerms:
     families: int
 
 
-def write_emulation(folder: Path, terms: EmulationTerms) -> None:
-    """Write what was fitted beside a table.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    write_text(folder / FILE, codec.to_text(terms))
-
-
 def read_emulation(folder: Path) -> EmulationTerms:
     """Return what was fitted for a table.
 
@@ -60,7 +49,7 @@ def read_emulation(folder: Path) -> EmulationTerms:
             f"{folder} has no {FILE}, which an estimate by emulation needs; name a table that has it, such as"
             " h200, or write it with `runners/fit_emulation.py`"
         )
-    found = codec.decode(EmulationTerms, codec.read_json(path), Place(path))
+    found = codec.read_file(EmulationTerms, path)
     if not found.scale > 0:
         raise InputError(f"{path}: scale must be above 0, not {found.scale:g}")
     return found

@@ -20,8 +20,6 @@ from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import Activity, KernelWork
 from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.codec import Place
 
 FILE = "nulls.json"
 
@@ -81,15 +79,6 @@ class KeptNulls:
     nulls: tuple[KeptNull, ...]
 
 
-def write_nulls(folder: Path, nulls: KeptNulls) -> None:
-    """Write nulls.json atomically.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    write_text(folder / FILE, codec.to_text(nulls))
-
-
 def read_nulls(folder: Path) -> KeptNulls:
     """Return the null models beside a run.
 
@@ -102,7 +91,7 @@ def read_nulls(folder: Path) -> KeptNulls:
             f"{folder} has no {FILE}, so nothing can stand beside its estimate; give a table that has it,"
             " such as h200, or write it with `runners/compare_nulls.py --keep`"
         )
-    return codec.decode(KeptNulls, codec.read_json(path), Place(path))
+    return codec.read_file(KeptNulls, path)
 
 
 def null_answers(

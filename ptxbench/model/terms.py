@@ -15,8 +15,6 @@ from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.work import Access, Activity, Level
 from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
-from ptxbench.storage.codec import Place
 
 FILE = "model.json"
 BYTE_INCLUDES = "in addition to the instruction that moves it and to the other levels on its way"
@@ -328,15 +326,6 @@ UNFITTED = Terms(
 )
 
 
-def write_terms(path: Path, terms: Terms) -> None:
-    """Write model.json atomically.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    write_text(path, codec.to_text(terms))
-
-
 def read_terms(folder: Path) -> Terms:
     """Return the terms beside a run, or `UNFITTED` where it has none.
 
@@ -346,7 +335,7 @@ def read_terms(folder: Path) -> Terms:
     path = folder / FILE
     if not path.exists():
         return UNFITTED
-    terms = codec.decode(Terms, codec.read_json(path), Place(path))
+    terms = codec.read_file(Terms, path)
     if not terms.gamma >= 0:
         raise InputError(f"{path}: gamma must not be negative, not {terms.gamma:g}")
     if not 0 <= terms.opcode_share <= 1:

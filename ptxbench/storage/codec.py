@@ -113,6 +113,15 @@ def read_json(path: Path) -> object:
     return parse(read_bytes(path), Place(path))
 
 
+def read_file(kind: type[T], path: Path) -> T:
+    """Return the dataclass of one JSON file.
+
+    Raises:
+        InputError: The file cannot be read, or does not fit.
+    """
+    return decode(kind, read_json(path), Place(path))
+
+
 def decode_list(kind: type[T], plain: object, place: Place) -> tuple[T, ...]:
     """Return the dataclasses of a list.
 

@@ -35,6 +35,15 @@ def write_document(path: Path, value: object) -> None:
     write_text(path, codec.to_text(stamped(value)))
 
 
+def write_beside(path: Path, value: object) -> None:
+    """Write a dataclass atomically, without a schema: what was fitted for a table stands beside it.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    write_text(path, codec.to_text(value))
+
+
 def stamped(value: object) -> Plain:
     """Return the plain values of a dataclass, with the schema before all else."""
     return {_KEY: SCHEMA, **cast(Plain, codec.encode(value))}

@@ -20,7 +20,6 @@ from ptxbench.devices.select import open_gpu
 from ptxbench.experiment.supervise import Death, Watchdog, Work, supervise
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
-from ptxbench.storage.codec import Place
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import require_no_run
 from ptxbench.tune.check import Correct
@@ -82,7 +81,7 @@ def _blame_in_progress(path: Path, reason: str, status: TrialStatus) -> str:
     """Keep the variant in progress as failed and return its name; "" where there is none."""
     if not (path / IN_PROGRESS).exists():
         return ""
-    held = codec.decode(InProgress, codec.read_json(path / IN_PROGRESS), Place(path / IN_PROGRESS))
+    held = codec.read_file(InProgress, path / IN_PROGRESS)
     folder = TuningFolder.reopen(path)
     try:
         if held.name in folder.trials and not held.before:
@@ -148,7 +147,7 @@ def tune_isolated(
         command = [sys.executable, "-m", __name__, scratch]
         (ended,) = supervise([search_work(lambda _: command, path, limit_s, folder / "log")])
         ended.require_done()
-        found = codec.decode(_Found, codec.read_json(folder / _ANSWER), Place(folder / _ANSWER))
+        found = codec.read_file(_Found, folder / _ANSWER)
     held = TuningFolder.read(path)
     trials, scale = held.believed()
     named = {one.name: one for one in trials}

@@ -8,8 +8,9 @@ import pytest
 
 from ptxbench.model.code_spread import CodeRatio, code_spreads, coverage_by_family, inside, widened
 from ptxbench.model.estimate import KernelEstimate
-from ptxbench.model.terms import UNFITTED, CodeSpread, read_terms, write_terms
+from ptxbench.model.terms import UNFITTED, CodeSpread, read_terms
 from ptxbench.model.work import Access, KernelWork, Level
+from ptxbench.storage.document import write_beside
 
 COMPUTES = KernelWork("computes", (("FFMA", 1000.0), ("LDG.E", 4.0)))
 MOVES = KernelWork("moves", (("FFMA", 1000.0), ("LDG.E", 6.0)))
@@ -79,7 +80,7 @@ def test_without_measured_kernels_the_interval_is_said_to_be_too_narrow():
 
 
 def test_spreads_are_kept_beside_the_run(tmp_path):
-    write_terms(tmp_path / "model.json", replace(UNFITTED, code_spreads=SPREADS))
+    write_beside(tmp_path / "model.json", replace(UNFITTED, code_spreads=SPREADS))
     kept = read_terms(tmp_path)
     assert kept.code_spreads == SPREADS
     assert math.isnan(kept.lowest_clock_ratio)

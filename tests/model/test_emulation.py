@@ -12,12 +12,13 @@ from ptxbench.emulator.sass.launch import Emulated
 from ptxbench.emulator.sass.machine import Sample
 from ptxbench.emulator.sass.tally import Tally, no_tallies
 from ptxbench.model.emulated_work import activity_of
-from ptxbench.model.emulation import EmulationTerms, by_emulation, read_emulation, write_emulation
+from ptxbench.model.emulation import FILE, EmulationTerms, by_emulation, read_emulation
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import UNFITTED
 from ptxbench.model.work import Activity, KernelWork
 from ptxbench.sass.program import SassInstruction
+from ptxbench.storage.document import write_beside
 
 TERMS = EmulationTerms(1.25, 0.8, 1.2, 36, 5)
 STATIC = StaticPower(100.0, 40.0, 0.0, 0.1, 0.01)
@@ -41,14 +42,14 @@ def test_an_opcode_has_an_activity_of_its_own_and_one_factor_on_its_energy():
 
 
 def test_what_was_fitted_is_read_as_it_was_written(tmp_path):
-    write_emulation(tmp_path, TERMS)
+    write_beside(tmp_path / FILE, TERMS)
     assert read_emulation(tmp_path) == TERMS
 
 
 def test_a_table_without_it_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"has no emulation.json"):
         read_emulation(tmp_path)
-    write_emulation(tmp_path, replace(TERMS, scale=0.0))
+    write_beside(tmp_path / FILE, replace(TERMS, scale=0.0))
     with pytest.raises(InputError, match="scale must be above 0"):
         read_emulation(tmp_path)
 

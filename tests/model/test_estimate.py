@@ -27,9 +27,9 @@ from ptxbench.model.terms import (
     TensorEnergy,
     Terms,
     read_terms,
-    write_terms,
 )
 from ptxbench.model.work import Access, Activity, KernelWork, Level
+from ptxbench.storage.document import write_beside
 
 RUN = Path(__file__).parents[2] / "results" / "nvidia-h200" / "operands"
 KERNELS = Path(__file__).parent / "kernels"
@@ -138,13 +138,13 @@ def test_a_load_that_was_not_measured_is_priced_as_the_loads_are_and_not_as_any_
 
 def test_terms_of_an_older_file_are_read_as_before(tmp_path):
     terms = Terms(**{**UNFITTED.__dict__, "kernels": ("fit",)})
-    write_terms(tmp_path / FILE, terms)
+    write_beside(tmp_path / FILE, terms)
     text = json.loads((tmp_path / FILE).read_text())
     del text["accesses_pj"], text["left_out_error"]
     (tmp_path / FILE).write_text(json.dumps(text))
     found = read_terms(tmp_path)
     assert (found.kernels, found.accesses_pj, found.gamma) == (("fit",), (), terms.gamma)
-    write_terms(tmp_path / FILE, replace(terms, accesses_pj=(REQUEST,)))
+    write_beside(tmp_path / FILE, replace(terms, accesses_pj=(REQUEST,)))
     assert read_terms(tmp_path).accesses_pj == (REQUEST,)
 
 
@@ -420,7 +420,7 @@ def test_terms_beside_the_run_are_used_and_a_broken_file_is_named(tmp_path, caps
     copy.mkdir()
     for entry in RUN.iterdir():
         (copy / entry.name).symlink_to(entry)
-    write_terms(copy / FILE, Terms(**{**UNFITTED.__dict__, "active_w": 30.0, "kernels": ("a kernel",)}))
+    write_beside(copy / FILE, Terms(**{**UNFITTED.__dict__, "active_w": 30.0, "kernels": ("a kernel",)}))
     arguments = [str(KERNELS / "gemm.ptx"), *SHAPE, "--trips", "0=1000", "--table", str(copy)]
     assert main(["estimate", *arguments]) == 0
     out = capsys.readouterr().out

@@ -7,13 +7,14 @@ from fakes.kernel_session import OPCODE_ENERGIES, MadeUpSession, mixture
 from fakes.script import load_script
 
 from ptxbench.model.atlas import open_atlas
-from ptxbench.model.kept_nulls import Form, read_nulls, write_nulls
+from ptxbench.model.kept_nulls import FILE, Form, read_nulls
 from ptxbench.model.null_energies import class_medians, constant, shuffled
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import read_terms
 from ptxbench.model.validate import judge_terms
 from ptxbench.model.validation_file import Purpose
 from ptxbench.model.validation_table import mean_absolute_error_pct
+from ptxbench.storage.document import write_beside
 
 ROOT = Path(__file__).parents[2]
 H200 = ROOT / "results" / "nvidia-h200"
@@ -93,7 +94,7 @@ def test_null_models_are_fitted_and_judged_like_the_table(tmp_path, monkeypatch)
     assert found.table.mean_absolute_pct < min(null.mean_absolute_pct for null in found.nulls)
     assert {one.kind for one in models.powers} == {"random", "zeros"}
     kept = models.kept([("library", found)])
-    write_nulls(tmp_path, kept)
+    write_beside(tmp_path / FILE, kept)
     assert [one.form for one in read_nulls(tmp_path).nulls] == list(Form)
     nothing = next(one for one in kept.nulls if one.form is Form.NOTHING)
     assert nothing.errors[0].worse_low_pct > 0
