@@ -64,8 +64,11 @@ def command(options: _Options) -> int:
     """
     from ptxbench.api.benching import bench, compare
 
-    if options.check and options.against is None:
-        raise click.UsageError("--check compares results with those of --against FILE.py::FUNCTION; give it.")
+    comparing = "--check" if options.check else "--max-difference" if options.max_difference else ""
+    if comparing and options.against is None:
+        raise click.UsageError(
+            f"{comparing} compares results with those of --against FILE.py::FUNCTION; give it."
+        )
     function, inputs = _loaded(options.function)
     seed = options.seed or 0
     if options.against is None:

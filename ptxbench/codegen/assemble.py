@@ -53,8 +53,7 @@ def assemble_any_version(ptx: str, what: str, target: str, opt_level: OptLevel) 
 
     Raises:
         ToolError: The assembler is missing.
-        RefusedModuleError: It refused the module.
-        InputError: The module uses what only its newer version of PTX has.
+        InputError: It refused the module, or that uses what only its newer version of PTX has.
     """
     lines = _LINE.search(ptx) is not None
     try:
@@ -62,7 +61,7 @@ def assemble_any_version(ptx: str, what: str, target: str, opt_level: OptLevel) 
     except RefusedModuleError as error:
         newer = _NEWER.search(str(error))
         if newer is None:
-            raise
+            raise InputError(f"{what}: {error}") from error
     own, known = newer.groups()
     try:
         cubin = assemble_ptx(_VERSION.sub(rf"\g<1>{known}", ptx, count=1), target, opt_level, lines)

@@ -20,7 +20,7 @@ _MEMBER_HEADER = 60
 _MAGIC = 0xBA55ED50
 _FILE = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
-_PTX = 1
+_PTX, _ELF = 1, 2
 _CODECS = {0x2000: "lz4_raw", 0x8000: "zstd"}
 _MOST_BYTES = 1 << 30
 
@@ -32,7 +32,7 @@ class DeviceImage:
     Attributes:
         arch: Compute capability, such as 90.
         is_ptx: Whether it is PTX, else an ELF file.
-        data: The image.
+        data: The image; "" where it is neither: a link with optimization would make code of it.
     """
 
     arch: int
@@ -42,6 +42,8 @@ class DeviceImage:
     @property
     def name(self) -> str:
         """What it is, such as "PTX of sm_90"."""
+        if not self.data:
+            return f"code of sm_{self.arch} that is not linked yet"
         return f"{'PTX' if self.is_ptx else 'machine code'} of sm_{self.arch}"
 
 
@@ -97,7 +99,8 @@ def _entries(data: bytes, what: str) -> Iterator[DeviceImage]:
         if header < _ENTRY.size or at + header + size > len(data):
             raise InputError(f"{what}: its fat binary is cut; make the file again")
         body = data[at + header : at + header + size]
-        yield DeviceImage(arch, kind == _PTX, _unpacked(body, packed, unpacked, flags, what))
+        image = _unpacked(body, packed, unpacked, flags, what) if kind in (_PTX, _ELF) else b""
+        yield DeviceImage(arch, kind == _PTX, image)
         at += header + size
 
 

@@ -30,6 +30,7 @@ from ptxbench.sass.program import SassKernel
 from ptxbench.storage.file_errors import NAME_CODE, read_bytes
 
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
+_DEBUG = re.compile(r"^\s*\.target[^\n]*\bdebug\b", re.MULTILINE)
 _HEADER_FLAGS = re.compile(r"EF_CUDA_SM(\d+)")
 
 
@@ -76,6 +77,7 @@ def read_kernel(path: Path, name: str | None, table: Atlas, opt_level: OptLevel 
         cubins = sorted(path.rglob("*.cubin"))
         if not cubins:
             raise InputError(f"{path} holds no cubin; name a file of PTX or machine code")
+        _require_no_level(str(path), opt_level)
         return _find_kernel([(str(one), read_bytes(one), "") for one in cubins], str(path), name, table.gpu)
     return kernel_in(read_bytes(path, NAME_CODE), str(path), name, table, opt_level)
 
@@ -142,10 +144,12 @@ def _find_kernel(
 def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> list[tuple[str, bytes, str]]:
     """Return cubins of the table's GPU, each with where it is and a sentence on how it was made, if any."""
     if is_cubin(code):
+        _require_no_level(what, opt_level)
         return [(what, code, "")]
     images = device_images(code, what)
-    own = [one for one in images if not one.is_ptx and str(one.arch) == digits(gpu.target)]
+    own = [one for one in images if one.data and not one.is_ptx and str(one.arch) == digits(gpu.target)]
     if own:
+        _require_no_level(what, opt_level)
         return [(what, one.data, "") for one in own]
     texts = [one.data.decode(errors="replace") for one in images if one.is_ptx]
     if not images:
@@ -164,8 +168,21 @@ def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> 
             f"{what} holds {held}, and the table is of {gpu.name} ({gpu.target}): compile it for that GPU, or"
             " name a table of its own"
         )
-    made = (assemble_any_version(text, what, gpu.target, opt_level) for text in fitting)
-    return [(what, cubin.image, note) for cubin, note in made]
+    return [(what, *_assembled(text, what, gpu.target, opt_level)) for text in fitting]
+
+
+def _assembled(ptx: str, what: str, target: str, opt_level: OptLevel) -> tuple[bytes, str]:
+    """Return the machine code of PTX, and a sentence on how it was made, if any."""
+    of_debug = _DEBUG.search(ptx) is not None
+    cubin, note = assemble_any_version(ptx, what, target, OptLevel.O0 if of_debug else opt_level)
+    if of_debug and opt_level is not OptLevel.O0:
+        note = "; ".join(filter(None, (note, "it is PTX to debug, which is assembled at O0")))
+    return cubin.image, note
+
+
+def _require_no_level(what: str, opt_level: OptLevel) -> None:
+    if opt_level is not OptLevel.O3:
+        raise InputError(f"`opt_level` is for PTX, and {what} holds machine code; leave it out")
 
 
 def _runs_on(ptx: str, gpu: GpuInfo) -> bool:

@@ -328,6 +328,17 @@ def test_a_kernel_is_found_in_fat_binaries_programs_and_folders(tmp_path):
         estimated(Path(__file__).parent)
 
 
+def test_ptx_to_debug_is_assembled_as_that_asks_and_machine_code_takes_no_level():
+    ptx = SCALED.replace("NAME", "k")
+    found = estimated(ptx.replace("sm_80", "sm_80, debug") + ".section .debug_abbrev { .b8 0 }")
+    assert found.parts != estimated(ptx).parts
+    assert any("assembled at O0" in note for note in found.notes)
+    with pytest.raises(InputError, match="`opt_level` is for PTX, and the code holds machine code"):
+        estimated(cubin_of("k", "sm_90a"), opt_level="O0")
+    with pytest.raises(InputError, match=r"^the code: ptxas failed: .*'nonsense'"):
+        estimated(ptx.replace("ret;", "nonsense;"))
+
+
 def test_a_kernel_of_cuda_is_named_as_it_is_written():
     names = ("_ZN2ns5scaleIfLi32EEEvPT_", "_ZN2ns5scaleIfLi64EEEvPT_")
     head, body = SCALED.split(".visible")

@@ -44,6 +44,11 @@ def test_the_objects_in_a_static_library_are_looked_into():
         device_images(library[:-60], "f")
 
 
+def test_what_a_link_makes_code_of_is_said():
+    (image,) = device_images(fatbin(entry(8, 90, b"packed by nobody knows", 0x18011, 100)), "f")
+    assert (image.name, image.data) == ("code of sm_90 that is not linked yet", b"")
+
+
 @pytest.mark.parametrize("cut", [1, 70, 200])
 def test_a_cut_fat_binary_is_refused(cut):
     with pytest.raises(InputError, match="its fat binary is cut"):
