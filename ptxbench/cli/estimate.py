@@ -12,6 +12,7 @@ import click
 from ptxbench.api.estimate_options import EstimateOptions
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import encoded, print_encoded, print_table
+from ptxbench.core.errors import InputError
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import ESTIMATE_TABLE, Json
 
@@ -29,8 +30,8 @@ class _Options(EstimateOptions):
     """Options of `ptxbench estimate`.
 
     Attributes:
-        against: Another kernel to set beside it, part by part: a file as KERNEL or, with --ncu, a name in the
-            same CSV or another CSV with the same kernel.
+        against: Another kernel to set beside it, part by part: a file as KERNEL, or FILE::ENTRY where its
+            entry has another name; with --ncu, a name in the same CSV or another CSV with the same kernel.
         html: Write the report as a page for a browser.
     """
 
@@ -79,7 +80,10 @@ def command(options: _Options) -> None:
     info = measured._atlas.gpu
     gpu = {"gpu": info.name, "kind": info.kind}
     if options.against:
-        other = estimate_of(*_other(options, measured))
+        try:
+            other = estimate_of(*_other(options, measured))
+        except InputError as error:
+            raise InputError(str(error).replace("`entry`", "--against FILE::ENTRY")) from error
         if options.as_json:
             print_encoded(result, {**gpu, "against": encoded(other)})
         else:
@@ -116,6 +120,9 @@ def _require_page(html: Path, against: str) -> None:
 def _other(options: _Options, table: Table) -> tuple[str | Path, Table, _Options]:
     """Return the kernel of --against, the table and its options."""
     if options.ncu is None:
+        file, sign, entry = options.against.partition("::")
+        if sign and not Path(options.against).exists():
+            return Path(file), table, replace(options, entry=entry)
         return Path(options.against), table, options
     if Path(options.against).is_file():
         return options.kernel, table, replace(options, ncu=Path(options.against))

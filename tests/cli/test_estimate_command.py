@@ -32,6 +32,14 @@ def test_the_page_explains_what_is_printed(tmp_path, capsys):
     assert "leave --against out" in capsys.readouterr().err
 
 
+def test_another_kernel_may_have_another_name(capsys):
+    words = ["estimate", str(KERNELS / "operators.ptx"), "--entry", "f_sin", *SHAPE, "--table", "h200"]
+    assert main([*words, "--against", f"{KERNELS / 'operators.ptx'}::f_pow"]) == 0
+    assert capsys.readouterr().out.startswith("A: f_sin, B: f_pow, on NVIDIA H200")
+    assert main([*words, "--against", f"{KERNELS / 'operators.ptx'}::nothing"]) == 2
+    assert "has no kernel 'nothing'; choose one with --against FILE::ENTRY: " in capsys.readouterr().err
+
+
 def test_a_grid_and_a_block_are_given_by_dimension_too(capsys):
     words = ["estimate", str(KERNELS / "elementwise.ptx"), "--trips", "0=100", "--table", "h200", "--json"]
     assert main([*words, "--grid", "66,2", "--block", "16,16"]) == 0
