@@ -283,7 +283,7 @@ def fewer_table(board: Board) -> str:
         rows.append([_OPCODES[name], *(f"{x:.0f}" for x in energies.values()), *(f"{x:.1f}" for x in slopes)])
     if not rows:
         return ""
-    head = [board.name, *(f"{n} lanes, pJ" for n in _LANES)]
+    head = [board.name, *(f"{n} lanes, pJ" if n > 1 else "1 lane, pJ" for n in _LANES)]
     head += ["a lane to 16", "a lane beyond", "a still lane to 16"]
     return markdown_table(head, rows).replace(" nan ", " - ")
 
