@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ptxbench.core.demangle import short_names
 from ptxbench.core.errors import InputError, RefusedModuleError
 
 # Keys of [kernel] that say how nvcc compiles.
@@ -135,7 +136,7 @@ def find_entry(name: str, entries: Sequence[str]) -> str:
     if name in entries:
         return name
     if _PLAIN_NAME.match(name):
-        found = [one for one in entries if one.startswith(f"_Z{len(name)}{name}")]
+        found = [one for one in entries if name in short_names(one)]
     else:
         markers = [one for one in entries if one.startswith(f"_Z{len(_MARKER)}{_MARKER}")]
         found = [one for one in entries if one not in markers and _is_marked(one, markers)]

@@ -20,6 +20,7 @@ from ptxbench.core.toolchain import (
     tool_folder,
     tool_version,
 )
+from ptxbench.sass.resources import cubin_capability
 from ptxbench.tune.compiler_options import named_in, with_values
 from ptxbench.tune.cubin_cache import cached
 from ptxbench.tune.expression import Value
@@ -70,6 +71,7 @@ class VariantSource:
         if self.refused:
             raise RefusedModuleError(self.refused)
         if self.name.endswith(".cubin"):
+            _require_target(self.name, self.code, self.target)
             return Cubin(self.code, self.target, OptLevel.O3, "as given")
 
         def make() -> bytes:
@@ -80,6 +82,18 @@ class VariantSource:
         made_by = (self.target, assembler_name(), *self.assembler_options)
         image = cached(_digest(seen, *made_by), make)
         return Cubin(image, self.target, OptLevel.O3, assembler_name())
+
+
+def _require_target(name: str, image: bytes, target: str) -> None:
+    """Refuse a cubin of another major compute capability than the GPU's, or of a newer one.
+
+    Raises:
+        RefusedModuleError: It is one.
+    """
+    own, needed = divmod(int(re.sub(r"\D", "", target)), 10), divmod(cubin_capability(image), 10)
+    if own[0] != needed[0] or own < needed:
+        made_for = "".join(map(str, needed))
+        raise RefusedModuleError(f"{name} is assembled for sm_{made_for}, and the GPU is of {target}")
 
 
 def variant_source(source: Source, values: Mapping[str, Value], target: str) -> VariantSource:

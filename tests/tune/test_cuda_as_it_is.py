@@ -181,6 +181,7 @@ def test_a_kernel_is_found_by_what_marks_it() -> None:
     assert find_entry("ns::soft<float, BLOCK>", (other, one, marker)) == one
     with pytest.raises(RefusedModuleError, match="no kernel"):
         find_entry("ns::soft<float, BLOCK>", (other, marker))
+    assert find_entry("soft", (one, "_Z4softv2")) == one
     assert named_in(b"x", "plain") == b"x"
     assert b"<&ns::soft<float, 4>>" in named_in(b"x", "ns::soft<float, 4>")
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tune.fakes_kernel import SPEC, AddingGpu, write_spec
 from tune.fakes_tune import FlatModel
 
-from ptxbench.core.errors import InputError, ToolError
+from ptxbench.core.errors import InputError, RefusedModuleError, ToolError
 from ptxbench.core.toolchain import tool_path
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
@@ -30,6 +30,7 @@ from ptxbench.tune.kernel import Refused
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.search import Evaluator, search_by_estimate
+from ptxbench.tune.source import VariantSource
 from ptxbench.tune.spec_file import load_spec, read_combinations, read_spec
 from ptxbench.tune.tuning import Tuning, tune
 from ptxbench.tune.user_kernel import BuiltKernel, UserKernel
@@ -172,6 +173,9 @@ def test_a_cubin_is_tuned_by_its_launch_alone(tmp_path: Path) -> None:
     tuned = tune(AddingGpu(), tuning(path, budget=2), tmp_path / "t")
     assert {t.status for t in tuned.trials} == {TrialStatus.OK}
     assert len({t.cubin_sha256 for t in tuned.trials}) == 1
+    for other in ("sm_80", "sm_120"):
+        with pytest.raises(RefusedModuleError, match=rf"twice\.cubin is assembled for sm_90, and .* {other}"):
+            VariantSource("twice.cubin", made.cubin.image, other, ()).build()
 
 
 def test_the_estimate_chooses_first_and_a_sample_tells_how_well(tmp_path: Path) -> None:
