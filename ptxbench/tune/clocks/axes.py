@@ -62,7 +62,7 @@ class SettingAxes:
 
         Args:
             choices: What the GPU can be set to; where it has none, named values are for `applied` to refuse.
-            now: What is set before; clocks that are spread evenly have it, too.
+            now: What is set before: its clocks are among the values, so that what a search saves is known.
 
         Raises:
             InputError: Values are to be spread, and the GPU has none.
@@ -88,7 +88,8 @@ def _picked(
     if values is None:
         return (None,)
     if values.named:
-        return tuple(sorted(set(values.named), reverse=True))
+        before = {mhz for mhz in every if mhz == now}
+        return tuple(sorted({*values.named, *before}, reverse=True))
     if not every:
         raise InputError(f"this GPU has no {what} to set; leave the option out")
     return evenly(tuple(every), values.even, now)[::-1]

@@ -113,6 +113,10 @@ def test_values_are_spread_over_what_the_gpu_has():
     now = axes.combinations(CHOICES, GpuSettings(1410, 3201, 700_000))
     assert {s.sm_clock_mhz for s in now} == {345, 1155, 1410, 1980}
     assert len(axes.combinations(CHOICES, GpuSettings(7, 3201, 700_000))) == 12
+    named = SettingAxes(Values((990,)), Values((2619,)))
+    assert named.combinations(CHOICES, GpuSettings(1410, 3201, 700_000)) == tuple(
+        GpuSettings(sm, memory, None) for sm in (1410, 990) for memory in (3201, 2619)
+    )
     with pytest.raises(InputError, match="no SM clocks to set"):
         axes.combinations(SettingChoices((), None))
 
@@ -161,11 +165,14 @@ def test_without_permission_by_the_user_nothing_is_set(tmp_path, fake):
 def test_a_sweep_that_ends_by_an_error_is_restored(tmp_path, fake):
     class BreakingGpu(AddingGpu):
         def time_s(self, launch):
-            raise GpuError("the GPU has fallen off the bus")
+            if 990 in fake.application_mhz:
+                raise GpuError("the GPU has fallen off the bus")
+            return super().time_s(launch)
 
     with pytest.raises(GpuError, match="fallen off"):
         tune(BreakingGpu(), tuning(tmp_path / "spec", SettingAxes(Values((990,)))), tmp_path / "t")
-    assert fake.history == [(990, 3201), (1980, 3201)]
+    # The clock of before is tried, too, though it was not named.
+    assert fake.history == [(1980, 3201), (990, 3201), (1980, 3201)]
     assert [*fake.application_mhz, fake.limit_mw] == BEFORE
 
 
