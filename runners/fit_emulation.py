@@ -154,8 +154,8 @@ def seen_on(
         static_j = static.at(one.temperature_c) * one.time_s
         conditions = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
         family = one.case.name.partition("/")[0]
-        works_of = (replace(work, time_s=one.time_s) for work in (counted, own))
-        found.append(Seen(one.case, family, *works_of, run, conditions, one.energy_j, static_j, machine))
+        counted, own = (replace(work, time_s=one.time_s) for work in (counted, own))
+        found.append(Seen(one.case, family, counted, own, run, conditions, one.energy_j, static_j, machine))
     return found
 
 

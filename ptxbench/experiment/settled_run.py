@@ -103,7 +103,9 @@ class KernelPower:
 
 def launches_in(window_s: float, time_s: float) -> int:
     """Return how many launches of a time fill a window, at least one; a host cannot launch any faster."""
-    return max(1, math.ceil(min(window_s / time_s, window_s * _MOST_PER_S)))
+    most = window_s * _MOST_PER_S
+    # What launches nothing may take no time at all by the GPU's clock.
+    return max(1, math.ceil(min(window_s / time_s, most) if time_s > 0 else most))
 
 
 def calls_in(window_s: float, call_s: float, sensor: SensorDescription) -> int:

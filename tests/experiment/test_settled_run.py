@@ -11,7 +11,7 @@ from ptxbench.core.status import Status
 from ptxbench.energy import settled as settled_module
 from ptxbench.energy.gate.lateness import Shift
 from ptxbench.energy.settled import SourceCheck
-from ptxbench.experiment.settled_run import BoardLimits, low_clock_note, run_until_settled
+from ptxbench.experiment.settled_run import BoardLimits, launches_in, low_clock_note, run_until_settled
 from ptxbench.sensors.kernel_run import POWER_CAP, KernelRun, Telemetry
 from ptxbench.sensors.trace import KernelWindow, Trace
 
@@ -233,3 +233,9 @@ def test_a_clock_that_is_lower_without_a_reason_is_said(clock_mhz, is_said):
     said = "the SM clock was 1500 MHz, not 1980, and no reason of NVML explains it"
     assert note == (said if is_said else "")
     assert low_clock_note(clock_mhz, math.nan) == ""
+
+
+def test_what_takes_no_time_that_a_clock_tells_is_launched_as_often_as_a_host_can():
+    assert launches_in(0.1, 1e-3) == 100
+    assert launches_in(0.1, 1.0) == 1
+    assert launches_in(0.1, 0.0) == launches_in(0.1, 1e-9) == 25_000
