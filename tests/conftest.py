@@ -19,6 +19,7 @@ from fakes.tool_cache import ToolCache
 from hypothesis import settings
 
 from ptxbench.attribute import injector
+from ptxbench.catalogue.load import OWN_FILES, forget_catalogue
 from ptxbench.codegen import assemble
 from ptxbench.core.cache import base_folder
 from ptxbench.core.version import CHECKOUT
@@ -51,6 +52,14 @@ def _tools_are_cached():
         for runs_them in (assemble, listing):
             patch.setattr(runs_them, "run_tool", cache.run_tool)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _rows_that_a_run_brought_are_forgotten():
+    yield
+    if OWN_FILES:
+        OWN_FILES.clear()
+        forget_catalogue()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,6 +16,7 @@ from fakes.simulated_step import ReplayingGpu
 
 import ptxbench
 import ptxbench.triton
+from ptxbench.api import benching, tuning_functions
 
 FAKES = Path(__file__).parents[1] / "fakes"
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "bench.md").read_text()
@@ -83,8 +84,8 @@ def triton_on(op):
 def libraries(monkeypatch):
     """PyTorch and CuPy on numpy; a call takes time and energy of a simulated GPU."""
     gpu = ReplayingGpu(1)
-    for module in ("benching", "tuning_functions"):
-        monkeypatch.setattr(f"ptxbench.api.{module}.opened_gpu", lambda _gpu, _stack: gpu)
+    for module in (benching, tuning_functions):
+        monkeypatch.setattr(module, "opened_gpu", lambda _gpu, _stack: gpu)
 
     def op(power_w, time_s=1e-2):
         def call(x, **_):

@@ -37,8 +37,8 @@ def test_every_folder_of_results_opens_or_is_named_with_what_shows_it(folder):
         assert said.startswith(("holds several runs: name", "is a part of a run: name", "holds no run, but"))
 
 
-def test_results_have_folders_of_every_kind_but_one():
-    assert {kind_of(folder)[0] for folder in FOLDERS} == {*Kind, None} - {Kind.CONCURRENT}
+def test_results_have_folders_of_every_kind():
+    assert {kind_of(folder)[0] for folder in FOLDERS} == {*Kind, None}
 
 
 @pytest.mark.parametrize(

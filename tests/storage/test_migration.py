@@ -38,6 +38,7 @@ READ_AS = {
     Kind.CALIBRATION: RecordingManifest,
     Kind.PROGRAM: ProgramManifest,
     Kind.TUNING: TuningManifest,
+    Kind.CONCURRENT: ConcurrentManifest,
     Kind.KERNELS: KernelSession,
     Kind.STUDY: Manifest[Anything],
 }
