@@ -91,13 +91,18 @@ def main() -> int:
         "--rooflines", type=int, default=None, help="take only so many of each GPU (default: all; for tests)"
     )
     arguments = parser.parse_args()
+    out: Path = arguments.out
+    # What stands there is replaced: only an older site may go.
+    if out.exists() and not (out / "index.html").is_file() and (not out.is_dir() or any(out.iterdir())):
+        parser.error(f"--out {out} holds no site; name a new folder")
     with tempfile.TemporaryDirectory(prefix="ptxbench-site-") as folder:
         said = build(Path(folder), arguments.rooflines)
         if said:
             print(said, file=sys.stderr)
             return 1
-        shutil.rmtree(arguments.out, ignore_errors=True)
-        shutil.move(Path(folder) / SITE, arguments.out)
+        if out.exists():
+            shutil.rmtree(out)
+        shutil.move(Path(folder) / SITE, out)
     return 0
 
 

@@ -118,7 +118,7 @@ def kept_rooflines() -> tuple[Kept, ...]:
         manifest = json.loads((path.parent / "manifest.json").read_text(encoding="utf-8"))
         gpu = manifest["gpu"] if "gpu" in manifest else manifest["gpus"][0]
         product = gpu["name"].split()[1]
-        found.append((product, manifest["created"], gpu["uuid_hash"], json.loads(path.read_text())))
+        found.append((product, manifest["created"], gpu["uuid_hash"], json.loads(path.read_text("utf-8"))))
     letters: dict[tuple[str, str], str] = {}
     for product, _, uuid, _ in sorted(found, key=lambda one: one[:2]):
         before = sum(known == product for known, _ in letters)

@@ -64,7 +64,8 @@ def command(options: _Options) -> int:
     """
     from ptxbench.api.benching import bench, compare
 
-    comparing = "--check" if options.check else "--max-difference" if options.max_difference else ""
+    given = {"--check": options.check, "--max-difference": options.max_difference is not None}
+    comparing = next((name for name, is_given in given.items() if is_given), "")
     if comparing and options.against is None:
         raise click.UsageError(
             f"{comparing} compares results with those of --against FILE.py::FUNCTION; give it."
@@ -168,6 +169,6 @@ def _said_in_a_line(what: str) -> Iterator[None]:
         at = traceback.extract_tb(error.__traceback__)[-1]
         file, line, cause = at.filename, at.lineno, str(error)
         if isinstance(error, SyntaxError):
-            file, line, cause = error.filename or file, error.lineno, error.msg
+            file, line, cause = error.filename or file, error.lineno or line, error.msg
         cause = f"{type(error).__name__}: {cause}".rstrip(": ")
         raise InputError(f"{what} failed at {file}:{line}: {cause}") from error

@@ -12,7 +12,7 @@ import click
 from ptxbench.api.estimate_options import EstimateOptions
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import encoded, print_encoded, print_table
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import ESTIMATE_TABLE, Json
 
@@ -82,6 +82,8 @@ def command(options: _Options) -> None:
     if options.against:
         try:
             other = estimate_of(*_other(options, measured))
+        except ArgumentError:
+            raise
         except InputError as error:
             raise InputError(str(error).replace("`entry`", "--against FILE::ENTRY")) from error
         if options.as_json:

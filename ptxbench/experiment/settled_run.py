@@ -185,7 +185,7 @@ def run_until_settled(
     """
     for length_s in (window_s, *(longer_s for longer_s in limits.longer_s if longer_s > window_s)):
         run, times = attempt(length_s)
-        if run.window.elapsed_s < limits.filled * length_s:
+        if 0 < run.window.elapsed_s < limits.filled * length_s:
             # A launch among others takes less than the one by itself that it was planned by.
             run, times = attempt(length_s**2 / run.window.elapsed_s)
         result = kernel_power(run.trace, run.window, times, source, run.throttle_reasons, board, limits)
@@ -347,7 +347,7 @@ def _unsettled(
 def _change_error(times_s: Sequence[float]) -> float:
     """Return the standard error of that change, by the scatter within both halves; 0 of too few stretches."""
     half = len(times_s) // 2
-    if half < _LEAST_STRETCHES:
+    if half < _LEAST_STRETCHES or not sum(times_s[:half]) > 0:
         return 0.0
     spread_s = math.hypot(stdev(times_s[:half]), stdev(times_s[-half:]))
     return spread_s / math.sqrt(half) / fmean(times_s[:half])
@@ -356,4 +356,5 @@ def _change_error(times_s: Sequence[float]) -> float:
 def _change(times_s: Sequence[float]) -> float:
     """Return by what fraction a launch takes longer in the later half of some stretches."""
     half = len(times_s) // 2
-    return sum(times_s[-half:]) / sum(times_s[:half]) - 1 if half else 0.0
+    earlier_s = sum(times_s[:half])
+    return sum(times_s[-half:]) / earlier_s - 1 if earlier_s > 0 else 0.0

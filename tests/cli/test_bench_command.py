@@ -91,7 +91,7 @@ def test_wrong_results_are_exit_code_1(file, capsys):
         (["bench", "{file}::fn", "--budget", "5h"], "is not a number"),
         (["bench", "{file}::fn", "--budget", "0.1s"], "0.1"),
         (["bench", "{file}::fn", "--check"], "--check compares results with those of --against"),
-        (["bench", "{file}::fn", "--max-difference", "0.1"], "--max-difference compares results with those"),
+        (["bench", "{file}::fn", "--max-difference", "0"], "--max-difference compares results with those"),
         (["compare", "python a.py"], "two commands or more"),
         (["compare", "a", "b", "--gpu", "simulated"], "no program runs on a simulated GPU"),
         (["compare", "true", "no_such_program 1"], "'no_such_program' cannot be started"),

@@ -38,6 +38,8 @@ def test_another_kernel_may_have_another_name(capsys):
     assert capsys.readouterr().out.startswith("A: f_sin, B: f_pow, on NVIDIA H200")
     assert main([*words, "--against", f"{KERNELS / 'operators.ptx'}::nothing"]) == 2
     assert "has no kernel 'nothing'; choose one with --against FILE::ENTRY: " in capsys.readouterr().err
+    assert main([*words, "--against", "kernel.toml"]) == 2
+    assert "--grid does not go with a kernel that is run in the emulator" in capsys.readouterr().err
 
 
 def test_a_grid_and_a_block_are_given_by_dimension_too(capsys):

@@ -14,6 +14,16 @@ from ptxbench.core.status import Status
 ROOT = Path(__file__).parents[2]
 
 
+def test_a_folder_that_is_no_site_is_not_replaced(tmp_path, monkeypatch, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    monkeypatch.setattr("sys.argv", ["build_site.py", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        load_script("runners/build_site.py").main()
+    assert ended.value.code == 2
+    assert "holds no site" in capsys.readouterr().err
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
 def test_what_a_site_lacks_is_found(tmp_path):
     faults = load_script("runners/build_site.py").faults
     pages, made = tmp_path / "pages", tmp_path / "site"

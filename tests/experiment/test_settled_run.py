@@ -239,3 +239,4 @@ def test_what_takes_no_time_that_a_clock_tells_is_launched_as_often_as_a_host_ca
     assert launches_in(0.1, 1e-3) == 100
     assert launches_in(0.1, 1.0) == 1
     assert launches_in(0.1, 0.0) == launches_in(0.1, 1e-9) == 25_000
+    assert settled(Board(lambda t: 300.0 + 0 * t, lambda t: 0 * t)).unsettled == ""

@@ -471,7 +471,7 @@ def read_power_samples(path: Path) -> tuple[PowerSample, ...]:
 def power_samples_csv(samples: Sequence[PowerSample]) -> str:
     """Return samples as `read_power_samples` reads them."""
     rows = [
-        f"{one.clock_mhz!r},{one.power_w!r},{one.voltage_mv if math.isfinite(one.voltage_mv) else ''}\n"
+        f"{one.clock_mhz},{one.power_w},{one.voltage_mv if math.isfinite(one.voltage_mv) else ''}\n"
         for one in samples
     ]
     return ",".join((*_COLUMNS, _VOLTAGE)) + "\n" + "".join(rows)

@@ -195,7 +195,8 @@ def test_no_limit_is_told_by_few_clocks_below_it_or_one_at_it(free, level):
 def test_voltages_that_were_read_tell_a_ridge_by_themselves(tmp_path):
     curve = hidden(1000)
     read = [
-        PowerSample(one.clock_mhz, one.power_w, 700 * curve.voltage(one.clock_mhz)) for one in samples(curve)
+        PowerSample(one.clock_mhz, np.float64(one.power_w), 700 * curve.voltage(one.clock_mhz))
+        for one in samples(curve)
     ]
     path = tmp_path / "samples.csv"
     path.write_text(power_samples_csv(read))
