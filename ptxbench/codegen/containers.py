@@ -80,7 +80,7 @@ def device_images(code: bytes, what: str) -> tuple[DeviceImage, ...]:
 
 
 def _members(archive: bytes) -> Iterator[bytes]:
-    """Return the files in a static library; a member begins at any even place."""
+    """Return the files in a static library, without libraries; a member begins at any even place."""
     at = len(_ARCHIVE)
     while at + _MEMBER_HEADER <= len(archive):
         size = archive[at + 48 : at + 58].strip()
@@ -88,7 +88,8 @@ def _members(archive: bytes) -> Iterator[bytes]:
         if not size.isdigit():
             return
         at = begin + int(size)
-        yield archive[begin:at]
+        if not archive.startswith(_ARCHIVE, begin):
+            yield archive[begin:at]
         at += at % 2
 
 

@@ -42,6 +42,9 @@ def test_the_objects_in_a_static_library_are_looked_into():
     assert [one.arch for one in device_images(library, "f")] == [90, 80]
     with pytest.raises(InputError, match="its fat binary is cut"):
         device_images(library[:-60], "f")
+    for _ in range(1100):
+        library = b"!<arch>\n" + member(library)
+    assert device_images(library, "f") == ()
 
 
 def test_what_a_link_makes_code_of_is_said():

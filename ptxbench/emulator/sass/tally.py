@@ -16,8 +16,8 @@ class Tally(IntEnum):
     memory that these ask for. PASSES: what shared memory hands out, 128 bytes each, bank conflicts included.
     LOOKED: executions by a lane whose operands were looked at. PAIRS: lanes i below 16 of these of which lane
     i + 16 takes part, too. HALVES: bits in which the words that these two read differ, HALVES_RESULT: that
-    they write. ONES: bits set of the words read. PORTS: bits of these that differ from what the warp's
-    instruction before had in the same place. FLIPS: bits that a result changes in its register.
+    they write. ONES: bits set of the words read. PORTS: bits of these that differ from what the warp had last
+    in the same place, of the instructions looked at. FLIPS: bits that a result changes in its register.
     READ_FIRST and WRITTEN_FIRST: sectors of global memory that a block reads or writes for the first time.
     MISSED: sectors that L1 did not hold (see `FirstLevel`).
     READ_BY_ANY and WRITTEN_BY_ANY: that no block of the sample had read or written before.
