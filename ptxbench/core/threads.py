@@ -1,4 +1,4 @@
-"""How many threads run one instruction together, on every NVIDIA GPU so far (PTX ISA: WARP_SZ, and wgmma)."""
+"""How many threads run one instruction together (PTX ISA: WARP_SZ, and wgmma), and what an SM holds."""
 
 WARP = 32
 # Four warps that run one wgmma together.
@@ -8,3 +8,5 @@ WARPGROUP = 4 * WARP
 ISSUED_PER_CYCLE = 4
 # Parts of an SM, each with a scheduler and a quarter of the registers of its own.
 SUB_PARTITIONS = ISSUED_PER_CYCLE
+# What an SM holds at once, of the largest compute capabilities (same guide, "Compute Capabilities").
+SM_THREADS, SM_BLOCKS, SM_REGISTERS = 2048, 32, 65536

@@ -14,16 +14,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from ptxbench.core.threads import WARP
+from ptxbench.core.threads import SM_BLOCKS, SM_THREADS, WARP
 from ptxbench.core.wrap import first_of
 from ptxbench.model.addresses import Launch, MemoryAccess
 from ptxbench.model.work import LINE_BYTES, Access, Level
 
 _SECTOR_BYTES = 32
 _BANKS, _BANK_BYTES = 32, 4
-# What of an SM's L1 the data of its blocks may take, and the threads and blocks that share it.
+# What of an SM's L1 the data of its blocks may take.
 _L1_BYTES = 192 * 1024
-_SM_THREADS, _SM_BLOCKS = 2048, 32
 _FABRIC = 0.5
 _MISSES_A_LINE = 2
 # What is not known of at most this share of the accesses is taken to be like the rest.
@@ -258,22 +257,13 @@ def _read_past_l1(
 ) -> float:
     """Return what blocks read where L1 keeps what they read before, or all where that is too much for it."""
     block_bytes = _Footprints(launch, passes, of_block=True).of(loads)
-    return launch.blocks * block_bytes if stays_in_l1(block_bytes, launch.threads) else raw_bytes
-
-
-def stays_in_l1(block_bytes: float, threads: int) -> bool:
-    """Return whether L1 keeps what the blocks of an SM read.
-
-    Args:
-        block_bytes: Distinct bytes that a block reads.
-        threads: Threads of a block.
-    """
-    return _resident(threads) * block_bytes <= _L1_BYTES
+    stays = _resident(launch.threads) * block_bytes <= _L1_BYTES
+    return launch.blocks * block_bytes if stays else raw_bytes
 
 
 def _resident(threads: int) -> int:
     """Return how many blocks share an SM at most."""
-    return min(max(_SM_THREADS // threads, 1), _SM_BLOCKS)
+    return min(max(SM_THREADS // threads, 1), SM_BLOCKS)
 
 
 def _by_loops(accesses: Iterable[MemoryAccess]) -> Iterable[list[MemoryAccess]]:

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.target import find_target
-from ptxbench.core.threads import WARP
-from ptxbench.tune.blocks.occupancy import (
-    MAX_REGISTERS,
-    MAX_THREADS,
-    REGISTERS_PER_SM,
-    BlockNeeds,
-    blocks_per_sm,
-)
+from ptxbench.core.threads import SM_REGISTERS, WARP
+from ptxbench.tune.blocks.occupancy import MAX_REGISTERS, MAX_THREADS, BlockNeeds, blocks_per_sm
 from ptxbench.tune.kernel import WIDE_MMA_CAPABILITY
 from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Variant
 
@@ -143,7 +137,7 @@ def device_faults(variant: Variant, target: str, bounds: Bounds, form: Form = PL
     v = variant
     limits = sm_facts(target)
     registers = tile_registers(v) if bounds.min_threads else least_registers(v)
-    allowed = min(MAX_REGISTERS, REGISTERS_PER_SM // (v.threads * v.min_blocks))
+    allowed = min(MAX_REGISTERS, SM_REGISTERS // (v.threads * v.min_blocks))
     if registers > allowed:
         yield f"a thread needs {registers} registers where {allowed} are to be had"
         return

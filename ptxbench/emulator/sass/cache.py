@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from ptxbench.core.threads import SM_BLOCKS, SM_REGISTERS, SM_THREADS
 from ptxbench.emulator.sass.lanes import Array
 
 _LINE_BYTES, _SECTORS = 128, 4
@@ -18,7 +19,6 @@ _LINE_BYTES, _SECTORS = 128, 4
 _L1_BYTES = {80: 192 << 10, 86: 128 << 10, 89: 128 << 10, 90: 256 << 10}
 _CARVED = tuple(kib << 10 for kib in (0, 8, 16, 32, 64, 100, 132, 164, 196, 228))
 _BLOCK_EXTRA = 1024
-_SM_THREADS, _SM_BLOCKS, _SM_REGISTERS = 2048, 32, 65536
 _SMS = 132
 
 
@@ -33,8 +33,8 @@ def lines_of_a_block(capability: int, blocks: int, threads: int, registers: int,
         shared_bytes: Shared memory of a block.
     """
     whole = _L1_BYTES.get(capability, _L1_BYTES[90])
-    fit = [_SM_THREADS // threads, _SM_BLOCKS, math.ceil(blocks / _SMS)]
-    fit.append(_SM_REGISTERS // max(registers * threads, 1))
+    fit = [SM_THREADS // threads, SM_BLOCKS, math.ceil(blocks / _SMS)]
+    fit.append(SM_REGISTERS // max(registers * threads, 1))
     taken = shared_bytes + _BLOCK_EXTRA if shared_bytes else 0
     if taken:
         fit.append(_CARVED[-1] // taken)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxbench.catalogue.architecture import SmFacts
-from ptxbench.core.threads import SUB_PARTITIONS, WARP
+from ptxbench.core.threads import SM_REGISTERS, SUB_PARTITIONS, WARP
 
 MAX_THREADS = 1024
 MAX_REGISTERS = 255
-REGISTERS_PER_SM = 65536
 # Registers are handed out to a warp in units of this.
 _REGISTER_UNIT = 256
 
@@ -63,7 +62,7 @@ def limit_by_registers(needs: BlockNeeds) -> int:
     if needs.registers > MAX_REGISTERS:
         return 0
     warp_registers = -(-max(1, needs.registers) * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
-    warps = SUB_PARTITIONS * (REGISTERS_PER_SM // SUB_PARTITIONS // warp_registers)
+    warps = SUB_PARTITIONS * (SM_REGISTERS // SUB_PARTITIONS // warp_registers)
     return warps // needs.warps
 
 
