@@ -95,6 +95,9 @@ def main() -> int:
         "--only", action="append", default=[], metavar="OP", help="kinds, or whole operations"
     )
     parser.add_argument("--most-s", type=float, default=math.inf, help="stop after so many seconds")
+    parser.add_argument(
+        "--budget-s", type=float, default=_BUDGET_S, help="time for each; 12 where the power limit is slow"
+    )
     parser.add_argument("--part", default="1/1", metavar="I/N", help="the I-th of N parts of them")
     parser.add_argument(
         "--without", action="append", default=[], metavar="TABLE", help="leave out what it has a number of"
@@ -120,7 +123,7 @@ def main() -> int:
         write_manifest(arguments.out / "manifest.json", new_manifest(Kind.STUDY, part, (info,)))
 
         def bench(call: Callable[[], object]) -> Bench:
-            return ptxbench.bench(call, budget=_BUDGET_S, most_rounds=_WINDOWS, gpu=gpu)
+            return ptxbench.bench(call, budget=arguments.budget_s, most_rounds=_WINDOWS, gpu=gpu)
 
         left = measure(operations, torch_launch, bench, info, part, arguments.out, arguments.most_s)
     print(f"{arguments.out}: {left} operations are left" if left else f"{arguments.out}: all are measured")
