@@ -1,0 +1,136 @@
+/* What CUPTI costs a loop of CUDA graphs, and whether its times are right, when its kinds go on and off.
+ *
+ *   nvcc -O2 -arch=native -o graph_tracing graph_tracing.cu && ./graph_tracing kirrKrrkrr girr ...
+ *
+ * Each word is a process of its own, a letter a step: k and K switch records of kernels on and off, g and G
+ * those of whole graphs, e and E events around each graph; i makes a graph of 900 kernels; r launches it 200
+ * times, waits for each, launches one kernel behind it, and prints what that took and what CUPTI said of it.
+ */
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+enum { KERNEL = 10, GRAPH = 51, NODES = 900, LAUNCHES = 200 };
+struct Kernel { /* the common beginning of CUpti_ActivityKernel6 and later */
+  uint32_t kind; uint8_t a[12]; uint64_t start, end; uint8_t b[112]; uint64_t node; uint8_t c[8]; uint32_t graph;
+};
+struct Graph { uint32_t kind, correlation; uint64_t start, end; };
+struct Seen { uint64_t start, end; bool in_graph; };
+static std::vector<Seen> kernels, graphs;
+static std::mutex lock;
+static int (*next_record)(uint8_t *, size_t, void **);
+static void on_request(uint8_t **to, size_t *size, size_t *most) {
+  *to = (uint8_t *)aligned_alloc(8, *size = 1 << 20);
+  *most = 0;
+}
+static void on_complete(void *, uint32_t, uint8_t *from, size_t, size_t valid) {
+  std::lock_guard<std::mutex> held(lock);
+  void *at = nullptr;
+  while (valid && !next_record(from, valid, &at)) {
+    if (*(uint32_t *)at == KERNEL) {
+      Kernel one; memcpy(&one, at, sizeof one);
+      kernels.push_back({one.start, one.end, one.node != 0});
+    } else if (*(uint32_t *)at == GRAPH) {
+      Graph one; memcpy(&one, at, sizeof one);
+      graphs.push_back({one.start, one.end, true});
+    }
+  }
+  free(from);
+}
+__global__ void inside(float *x) { int i = blockIdx.x * blockDim.x + threadIdx.x; x[i] = x[i] * .5f + 1; }
+__global__ void behind(float *x) { for (int n = 0; n < 64; n++) x[threadIdx.x] = x[threadIdx.x] * .5f + 1; }
+static double median(std::vector<double> all) {
+  if (all.empty()) return 0;
+  std::nth_element(all.begin(), all.begin() + all.size() / 2, all.end());
+  return all[all.size() / 2];
+}
+static double now_us() {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+static void say() {
+  std::vector<double> in, alone, whole;
+  std::vector<uint64_t> starts;
+  for (auto &one : kernels) {
+    (one.in_graph ? in : alone).push_back(double(one.end - one.start) / 1e3);
+    if (one.in_graph) starts.push_back(one.start);
+  }
+  for (auto &one : graphs) whole.push_back(double(one.end - one.start) / 1e3);
+  std::sort(starts.begin(), starts.end());
+  size_t apart = std::unique(starts.begin(), starts.end()) - starts.begin();
+  printf(" in graphs %7zu, %7zu begins, %8.2f us; alone %4zu, %6.2f us; graphs %4zu, %8.2f us\n", in.size(), apart,
+         median(in), alone.size(), median(alone), graphs.size(), median(whole));
+  kernels.clear(); graphs.clear();
+}
+static int run(const char *steps) {
+  void *cupti = nullptr;
+  for (const char *name : {getenv("CUPTI") ? getenv("CUPTI") : "", "libcupti.so.13", "libcupti.so.12",
+                           "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", "/usr/local/cuda/lib64/libcupti.so"})
+    if (!cupti && *name) cupti = dlopen(name, RTLD_NOW);
+  if (!cupti) return printf("no CUPTI: %s\n", dlerror()), 1;
+  auto find = [&](const char *name) { return dlsym(cupti, name); };
+  auto enable = (int (*)(uint32_t))find("cuptiActivityEnable");
+  auto disable = (int (*)(uint32_t))find("cuptiActivityDisable");
+  auto flush = (int (*)(uint32_t))find("cuptiActivityFlushAll");
+  next_record = (int (*)(uint8_t *, size_t, void **))find("cuptiActivityGetNextRecord");
+  ((int (*)(void *, void *))find("cuptiActivityRegisterCallbacks"))((void *)on_request, (void *)on_complete);
+  float *x; cudaStream_t stream; cudaGraphExec_t exec = nullptr; cudaEvent_t begin, end;
+  bool has_events = false;
+  /* CUPTI is there before CUDA is, as an injected library has it. */
+  const char *at = steps;
+  for (; *at == 'k' || *at == 'g'; at++) enable(*at == 'k' ? KERNEL : GRAPH);
+  cudaMalloc(&x, 132 * 256 * 4); cudaMemset(x, 0, 132 * 256 * 4); cudaStreamCreate(&stream);
+  cudaEventCreate(&begin); cudaEventCreate(&end);
+  printf("== %s\n", steps);
+  for (; *at; at++) {
+    int code = 0;
+    switch (*at) {
+      case 'k': code = enable(KERNEL); break;
+      case 'K': code = disable(KERNEL); break;
+      case 'g': code = enable(GRAPH); break;
+      case 'G': code = disable(GRAPH); break;
+      case 'e': case 'E': has_events = *at == 'e'; break;
+      case 'i': {
+        cudaGraph_t graph;
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+        for (int i = 0; i < NODES; i++) inside<<<132, 256, 0, stream>>>(x);
+        cudaStreamEndCapture(stream, &graph);
+        code = cudaGraphInstantiate(&exec, graph, 0);
+        break;
+      }
+      case 'r': {
+        std::vector<double> each;
+        for (int i = 0; i < LAUNCHES; i++) {
+          double from = now_us();
+          if (has_events) cudaEventRecord(begin, stream);
+          cudaGraphLaunch(exec, stream);
+          if (has_events) cudaEventRecord(end, stream);
+          behind<<<1, 32, 0, stream>>>(x);
+          cudaStreamSynchronize(stream);
+          each.push_back(now_us() - from);
+        }
+        flush(1);
+        printf("%.*s: %8.2f us", int(at - steps + 1), steps, median(each));
+        say();
+      }
+    }
+    if (code) printf("%.*s: code %d\n", int(at - steps + 1), steps, code);
+  }
+  return printf("%s\n", cudaGetErrorString(cudaDeviceSynchronize())), 0;
+}
+int main(int count, char **words) {
+  for (int i = 1; i < count; i++) {
+    fflush(stdout);
+    if (fork() == 0) { int code = run(words[i]); fflush(stdout); _exit(code); }
+    int status; wait(&status);
+    if (status) printf("%s ended with status %d\n", words[i], status);
+  }
+}
