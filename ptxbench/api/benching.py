@@ -118,7 +118,7 @@ def compare(
     Args:
         first: What the others are compared with.
         others: One or several.
-        budget: Seconds that all of it may take, once each function was called for the first time.
+        budget: Seconds that all of it may take, once results were compared and each function was called.
         inputs: As `bench` takes it. Without it results are compared for one call without arguments.
         check: Whether results are compared; None: where the first returns any, or writes into its inputs.
         max_difference: Largest difference of a result, as a fraction of the value and of the root of the mean

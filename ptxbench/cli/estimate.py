@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
@@ -68,6 +68,9 @@ def command(options: _Options) -> None:
     if options.html is not None:
         _require_page(options.html, options.against)
         options = replace(options, explain=True)
+    beside = options
+    if options.against:
+        options, beside = _own_passes(options, "a"), _own_passes(options, "b")
     named, note = (options.table, "") if options.table is not None else default_table()
     measured = load_table(named)
     kernel = options.kernel if options.ncu is not None else Path(options.kernel)
@@ -80,12 +83,7 @@ def command(options: _Options) -> None:
     info = measured._atlas.gpu
     gpu = {"gpu": info.name, "kind": info.kind}
     if options.against:
-        try:
-            other = estimate_of(*_other(options, measured))
-        except ArgumentError:
-            raise
-        except InputError as error:
-            raise InputError(str(error).replace("`entry`", "--against FILE::ENTRY")) from error
+        other = _estimate_other(beside, measured)
         if options.as_json:
             print_encoded(result, {**gpu, "against": encoded(other)})
         else:
@@ -117,6 +115,38 @@ def _require_page(html: Path, against: str) -> None:
     if against:
         raise click.UsageError("--html is the page of one kernel; leave --against out.")
     require_file(html)
+
+
+def _estimate_other(options: _Options, table: Table) -> KernelEstimate:
+    """Estimate the kernel of --against."""
+    from ptxbench.api.kernel import estimate_of
+
+    try:
+        return estimate_of(*_other(options, table))
+    except ArgumentError:
+        raise
+    except InputError as error:
+        raise InputError(str(error).replace("`entry`", "--against FILE::ENTRY")) from error
+
+
+def _own_passes(options: _Options, kernel: str) -> _Options:
+    """Return the options of one of two kernels, "a" or "b": loops and branches are numbered by their code.
+
+    Raises:
+        UsageError: One is named, and not whose it is.
+    """
+    own: dict[str, dict[Any, float]] = {"trips": {}, "probability": {}}
+    for name, of_kernel in own.items():
+        for place, value in (getattr(options, name) or {}).items():
+            whose, sign, number = str(place).lower().partition(":")
+            if not sign or whose not in ("a", "b"):
+                raise click.UsageError(
+                    f"--{name} {place}={value:g}: with --against say whose it is,"
+                    f" A:{place}={value:g} or B:{place}={value:g} (B is that of --against)."
+                )
+            if whose == kernel:
+                of_kernel[number] = value
+    return replace(options, trips=own["trips"], probability=own["probability"])
 
 
 def _other(options: _Options, table: Table) -> tuple[str | Path, Table, _Options]:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import lru_cache
+
+# A name by the Itanium C++ ABI (5.1.2): parts behind `_Z`, or behind `_ZN`, each after its length.
+_MANGLED = re.compile(r"_Z(?:N[VK]*)?(?=\d)")
+_LENGTH = re.compile(r"\d+")
 
 
 def shortened(name: str, longest: int) -> str:
@@ -35,6 +40,9 @@ def demangled(name: str) -> str:
 def short_names(name: str) -> frozenset[str]:
     """Return what a kernel may be called, such as "scale", "ns::scale" and "ns::scale<float, 64>"."""
     text = demangled(name).replace("(anonymous namespace)::", "")
+    if text == name:
+        parts = _parts(name)
+        return frozenset({name, "::".join(parts) or name, *parts[-1:]})
     depth, begin, end, bare = 0, 0, len(text), ""
     for at, sign in enumerate(text):
         if sign == "(" and depth == 0:
@@ -46,3 +54,13 @@ def short_names(name: str) -> frozenset[str]:
         elif depth == 0 and sign != ">":
             bare += sign
     return frozenset({name, text[begin:end], bare, bare.rpartition("::")[2]})
+
+
+def _parts(name: str) -> list[str]:
+    """Return namespaces and name that stand in a mangled name; they need no C++ library."""
+    found, begin = [], _MANGLED.match(name)
+    at = begin.end() if begin else len(name)
+    while length := _LENGTH.match(name, at):
+        at = length.end() + int(length[0])
+        found.append(name[length.end() : at])
+    return [part for part in found if not part.startswith("_GLOBAL__N")]

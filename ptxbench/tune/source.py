@@ -75,13 +75,24 @@ class VariantSource:
             return Cubin(self.code, self.target, OptLevel.O3, "as given")
 
         def make() -> bytes:
-            ptx = _compiled(self) if self.key else self.code.decode(errors="replace")
-            return assemble_ptx(ptx, self.target, OptLevel.O3, options=self.assembler_options).image
+            return assemble_ptx(self.ptx(), self.target, OptLevel.O3, options=self.assembler_options).image
 
         seen = self.key or hashlib.sha256(self.code).hexdigest()
         made_by = (self.target, assembler_name(), *self.assembler_options)
         image = cached(_digest(seen, *made_by), make)
         return Cubin(image, self.target, OptLevel.O3, assembler_name())
+
+    def ptx(self) -> str:
+        """Return its PTX, which may have been kept; "" of a cubin.
+
+        Raises:
+            RefusedModuleError: It does not compile.
+            ToolError: nvcc is missing.
+        """
+        if self.name.endswith(".cubin"):
+            return ""
+        code = cached(_digest("ptx", self.key), lambda: _compiled(self).encode()) if self.key else self.code
+        return code.decode(errors="replace")
 
 
 def _require_target(name: str, image: bytes, target: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ _MAX_BLOCK = (1024, 1024, 64)
 _MAX_THREADS = 1024
 _OTHER_LOOPS = "default"
 _KEY_DIGITS = 16
+_WHOLE = ("int", "unsigned int", "long", "unsigned long", "long long", "unsigned long long")
 # From one instruction of a warp to its next, where half of them need the result of the one before.
 _OWN_RESULT_CYCLES = 2.3
 
@@ -411,7 +413,7 @@ class UserKernel:
         cubin = source.build()
         listed = parse_listing(disassemble(cubin.image))
         entry = find_entry(name, tuple(listed))
-        _require_parameters(self.spec.arguments, cubin.image, entry)
+        _require_parameters(self.spec.arguments, cubin.image, entry, source.ptx())
         resources = kernel_resources(cubin.image)[entry]
         try:
             counts = executions(
@@ -475,11 +477,12 @@ class ArgumentMismatchError(InputError):
     """A specification's arguments are not the parameters of its kernel: so it is for every variant."""
 
 
-def _require_parameters(arguments: Sequence[Array | Scalar], image: bytes, entry: str) -> None:
-    """Refuse arguments that are not the parameters which the machine code has.
+def _require_parameters(arguments: Sequence[Array | Scalar], image: bytes, entry: str, ptx: str) -> None:
+    """Refuse arguments that are not the parameters which the code has.
 
     Raises:
-        ArgumentMismatchError: There are more or fewer, or one has another size.
+        ArgumentMismatchError: There are more or fewer, one has another size, or one is a whole number and its
+            parameter none, or the other way round.
     """
     sizes = [one.size for one in constant_memory(image, entry).parameters]
     given = [8 if isinstance(one, Array) else ELEMENTS[one.dtype].stored.itemsize for one in arguments]
@@ -494,6 +497,33 @@ def _require_parameters(arguments: Sequence[Array | Scalar], image: bytes, entry
                 f"argument {one.name} is {what} {own} bytes, and the kernel {demangled(entry)} takes {size}"
                 " there"
             )
+    for one, kind in zip(arguments, parameter_kinds(entry, ptx), strict=False):
+        fractional = isinstance(one, Scalar) and one.dtype in ("f32", "f64")
+        whole = isinstance(one, Scalar) and ELEMENTS[one.dtype].is_whole
+        if (whole and kind == "f") or (fractional and kind == "i"):
+            what = "a floating-point" if kind == "f" else "a whole"
+            raise ArgumentMismatchError(
+                f"argument {one.name} is {one.dtype}, and the kernel {demangled(entry)} takes {what} number"
+                " there"
+            )
+
+
+def parameter_kinds(entry: str, ptx: str = "") -> tuple[str, ...]:
+    """Return what the parameters of a kernel are: "i" a whole number, "f" another one, "" not known.
+
+    Args:
+        entry: Its name in the code, which in C++ holds the types of its parameters.
+        ptx: Its PTX, which says them too; "": there is none.
+
+    Returns:
+        One each; () where neither says it.
+    """
+    if declared := re.search(rf"\.entry\s+{re.escape(entry)}\s*\(([^)]*)\)", ptx):
+        types = re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z])\d+", declared[1])
+        return tuple({"u": "i", "s": "i", "f": "f"}.get(one, "") for one in types)
+    signature = re.search(r"\(((?:[\w *]+(?:, )?)+)\)$", demangled(entry))
+    types = signature[1].split(", ") if signature else []
+    return tuple("f" if one in ("float", "double") else "i" if one in _WHOLE else "" for one in types)
 
 
 def _number(one: Scalar, values: Mapping[str, Value]) -> Parameter:

@@ -38,8 +38,19 @@ def test_another_kernel_may_have_another_name(capsys):
     assert capsys.readouterr().out.startswith("A: f_sin, B: f_pow, on NVIDIA H200")
     assert main([*words, "--against", f"{KERNELS / 'operators.ptx'}::nothing"]) == 2
     assert "has no kernel 'nothing'; choose one with --against FILE::ENTRY: " in capsys.readouterr().err
+    for name, value in (("trips", "0=8"), ("probability", "all=0.5")):
+        assert main([*words, "--against", "x.ptx", f"--{name}", value]) == 2
+        assert f"with --against say whose it is, A:{value} or B:{value}" in capsys.readouterr().err
     assert main([*words, "--against", "kernel.toml"]) == 2
     assert "--grid does not go with a kernel that is run in the emulator" in capsys.readouterr().err
+
+
+def test_each_of_two_kernels_has_its_own_trips(capsys):
+    file = str(KERNELS / "elementwise.ptx")
+    words = ["estimate", file, *SHAPE, "--table", "h200", "--json", "--against", file]
+    assert main([*words, "--trips", "A:0=1000", "--trips", "b:0=2000"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert 1.9 < found["against"]["energy_j"] / found["energy_j"] < 2
 
 
 def test_a_grid_and_a_block_are_given_by_dimension_too(capsys):

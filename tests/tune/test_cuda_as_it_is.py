@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tune.fakes_kernel import AddingGpu
+from tune.fakes_kernel import AddingGpu, write_spec
 from tune.test_user_kernel import require_nvcc
 
 import ptxbench
+from ptxbench.core import demangle
 from ptxbench.core.errors import InputError, RefusedModuleError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.tune.compiler_options import compiler_options, find_entry, named_in, with_values
@@ -17,7 +18,7 @@ from ptxbench.tune.element import ELEMENTS
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.tuning import Tuning, tune
-from ptxbench.tune.user_kernel import ArgumentMismatchError, BuiltKernel, UserKernel
+from ptxbench.tune.user_kernel import ArgumentMismatchError, BuiltKernel, UserKernel, parameter_kinds
 from ptxbench.tune.variant_runner import TrialOptions
 
 CODE = """
@@ -121,6 +122,29 @@ def test_arguments_that_are_not_the_parameters_are_said_before_any_trial(written
     assert not (written / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("entry", "ptx", "kinds"),
+    [
+        ("_Z5scalePffi", "", ("", "f", "i")),
+        ("_ZN2ns4softIfLi64EEEvPT_PKS1_ijd", "", ("", "", "i", "i", "f")),
+        ("twice", "", ()),
+        ("twice", ".visible .entry twice(\n.param .u64 .ptr .align 1 a, .param .f32 b,", ()),
+        ("t", ".entry t(.param .f32 b,\n.param .s32 c, .param .align 2 .b8 d[2])", ("f", "i", "")),
+    ],
+)  # fmt: skip
+def test_a_name_or_its_ptx_tells_whole_numbers_from_others(entry: str, ptx: str, kinds: tuple) -> None:
+    assert parameter_kinds(entry, ptx) == kinds
+
+
+def test_a_number_of_the_other_kind_is_said_before_any_trial(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path, ('name = "count"\ndtype = "u32"', 'name = "count"\ndtype = "f32"'))
+    kernel = UserKernel(load_spec(spec))
+    with pytest.raises(
+        ArgumentMismatchError, match=r"argument count is f32, and the kernel twice takes a whole"
+    ):
+        kernel.build(kernel.space("sm_90a").variants[0], "sm_90a")
+
+
 def test_the_reference_runs_before_the_first_trial(written: Path) -> None:
     text = (
         SPEC.partition("[reference]")[0]
@@ -181,9 +205,21 @@ def test_a_kernel_is_found_by_what_marks_it() -> None:
     assert find_entry("ns::soft<float, BLOCK>", (other, one, marker)) == one
     with pytest.raises(RefusedModuleError, match="no kernel"):
         find_entry("ns::soft<float, BLOCK>", (other, marker))
-    assert find_entry("soft", (one, "_Z4softv2")) == one
+    assert find_entry("soft", (one, "_Z5soft2v")) == one
     assert named_in(b"x", "plain") == b"x"
     assert b"<&ns::soft<float, 4>>" in named_in(b"x", "ns::soft<float, 4>")
+
+
+def test_a_plain_name_is_found_without_a_cpp_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demangle, "demangled", lambda name: name)
+    entries = ("_Z5scalePffi", "_ZN12_GLOBAL__N_14softEv", "_ZN2ns4softIfLi64EEEvPT_PKS1_i", "_Z9scalePff")
+    assert find_entry("scale", entries) == entries[0]
+    with pytest.raises(
+        RefusedModuleError, match=f"several kernels soft; take one of {entries[1]}, {entries[2]}"
+    ):
+        find_entry("soft", entries)
+    assert "ns::soft" in demangle.short_names(entries[2])
+    assert demangle.short_names("twice") == {"twice"}
 
 
 @pytest.mark.parametrize("name", ["bf16", "e4m3", "e5m2"])
