@@ -6,6 +6,7 @@
 encoder with AdamW in bfloat16, `convolution` the inference of a small residual network, `mix` has matrix
 products that are at the power limit alone among small kernels, and `cupy` is a step of CuPy. `three` has
 three kernels of 100 ms, whose power alone is measured before and after, for the rows to be judged by.
+`--before FOLDER` names an earlier profile of the step on the same board: it says by how much kinds differ.
 """
 
 from __future__ import annotations
@@ -253,6 +254,28 @@ def _compare_with_alone(out: Path) -> None:
             )
 
 
+def _compare_with_before(found: ptxbench.Profile, now: Path, folder: Path) -> None:
+    """Print by how much the joules a launch of each kind differ from those of an earlier profile."""
+    from ptxbench.attribute.replay.profile import profile_of
+    from ptxbench.attribute.replay.replayed import ProfileFolder
+
+    folders = [ProfileFolder.open(path) for path in (folder, now)]
+    first, last = (one.recordings.manifest for one in folders)
+    then = profile_of(folders[0])
+    before = {row.kind.node: row for row in then.rows if row.kind is not None}
+    pairs = [(row, before[row.kind.node]) for row in found.rows if row.kind and row.kind.node in before]
+    changes = [(row, row.launch_j / old.launch_j - 1) for row, old in pairs]
+    for row, change in changes:
+        print(f"{found.share(row):6.1%} {change:+7.2%} {row.status} {row.name[:80]}")
+    large = [abs(change) for row, change in changes if found.share(row) >= 0.01]
+    same = "the same board" if first.gpu.uuid_hash == last.gpu.uuid_hash else "ANOTHER BOARD"
+    print(
+        f"{len(changes)} of {len(found.rows)} rows, {last.created - first.created} later, {same}: of the"
+        f" {len(large)} kinds with 1% of the step and more, the largest change is {max(large):.2%}, the median"
+        f" {sorted(large)[len(large) // 2]:.2%}; of the step {found.step.energy_j / then.step.energy_j - 1:+.2%}"
+    )
+
+
 _STEPS = {"decode": _decode, "train": _train, "convolution": _convolution, "mix": _mix, "cupy": _cupy}
 
 
@@ -261,6 +284,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=[*_STEPS, "three"])
     parser.add_argument("out", type=Path)
+    parser.add_argument("--before", type=Path, help="an earlier profile of the step, to compare with")
     asked = parser.parse_args()
     if asked.name == "three":
         _compare_with_alone(asked.out)
@@ -269,6 +293,8 @@ def main() -> None:
     begun = time.monotonic()
     found = ptxbench.profile(step, per=units, out=asked.out, progress=True)
     print(f"{asked.name}: {time.monotonic() - begun:.1f} s\n{found}\n", flush=True)
+    if asked.before is not None:
+        _compare_with_before(found, asked.out, asked.before)
 
 
 if __name__ == "__main__":
