@@ -267,12 +267,13 @@ def _compare_with_before(found: ptxbench.Profile, now: Path, folder: Path) -> No
     changes = [(row, row.launch_j / old.launch_j - 1) for row, old in pairs]
     for row, change in changes:
         print(f"{found.share(row):6.1%} {change:+7.2%} {row.status} {row.name[:80]}")
-    large = [abs(change) for row, change in changes if found.share(row) >= 0.01]
+    large = sorted(abs(change) for row, change in changes if found.share(row) >= 0.01)
     same = "the same board" if first.gpu.uuid_hash == last.gpu.uuid_hash else "ANOTHER BOARD"
+    print(f"{len(changes)} of {len(found.rows)} rows; from {first.created} to {last.created}, {same}")
+    print(f"the step changed by {found.step.energy_j / then.step.energy_j - 1:+.2%};", end=" ")
     print(
-        f"{len(changes)} of {len(found.rows)} rows, {last.created - first.created} later, {same}: of the"
-        f" {len(large)} kinds with 1% of the step and more, the largest change is {max(large):.2%}, the median"
-        f" {sorted(large)[len(large) // 2]:.2%}; of the step {found.step.energy_j / then.step.energy_j - 1:+.2%}"
+        f"of {len(large)} kinds with 1% of it and more the largest change is {large[-1]:.2%},"
+        f" the median {large[len(large) // 2]:.2%}"
     )
 
 
