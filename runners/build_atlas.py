@@ -23,10 +23,10 @@ from pathlib import Path
 from statistics import median
 
 from page_blocks import with_block
+from run_spread import SETTINGS, run_spread
 
 from ptxbench.analysis.board_spread import BoardRun, board_spread, clock_log
 from ptxbench.analysis.large_steps import LARGE
-from ptxbench.analysis.run_spread import SETTINGS, run_spread
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from model_validation import session_static
 from move_cases import EXECUTED, MoveCase, move_cases
 
 from ptxbench.core.errors import PtxbenchError
-from ptxbench.model.validate import session_static
 from ptxbench.model.validation_file import KernelSession, read_session
 
 _SM_COUNT = 132

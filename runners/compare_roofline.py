@@ -53,8 +53,7 @@ from ptxbench.model.roofline.kernels import (
 )
 from ptxbench.model.solved import read_solved
 from ptxbench.model.throughput import issue_cycles, modelled_time_s
-from ptxbench.model.validate import measured_kernels, read_works
-from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.model.validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 from ptxbench.model.work import KernelWork
 from ptxbench.storage import codec
 from ptxbench.storage.manifest import read_run_manifest, with_part

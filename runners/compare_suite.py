@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from model_validation import session_static
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.model.estimate import dynamic_parts
@@ -29,8 +30,7 @@ from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import UNFITTED
-from ptxbench.model.validate import measured_kernels, read_works, session_static
-from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.model.validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 from ptxbench.model.work import Activity, KernelWork, Level
 
 _PICO = 1e-12

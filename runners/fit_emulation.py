@@ -21,10 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from conformal import log_normal_ends
 from fit_model import COUNTED, PAGE, RESULTS, RUNS, folders_of
 from judge_code import cubin_of
 from judge_field import GPUS as FIELD_GPUS
 from judge_field import works_by_code
+from model_validation import conditions_of, counts_folder, session_static
 from null_models import drawn_by_family
 from page_blocks import table as markdown_table
 from page_blocks import write_blocks
@@ -34,14 +36,12 @@ from suite_split import FIELD, INSTRUCTION, WORDS, SuiteKernel, read_split
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.emulator.sass.launch import Emulated, Launch, emulate
 from ptxbench.model.atlas import Atlas, open_atlas
-from ptxbench.model.conformal import log_normal_ends
 from ptxbench.model.emulated_work import activity_of, work_of
 from ptxbench.model.emulation import FILE as EMULATION
 from ptxbench.model.emulation import EmulationTerms, by_emulation, read_emulation
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.tensor import multiply_adds
-from ptxbench.model.validate import conditions_of, counts_folder, measured_kernels, read_works, session_static
-from ptxbench.model.validation_file import KernelCase, Purpose, read_session
+from ptxbench.model.validation_file import KernelCase, Purpose, measured_kernels, read_session, read_works
 from ptxbench.model.work import KernelWork, Level
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.storage.document import write_beside

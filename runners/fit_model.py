@@ -24,6 +24,16 @@ from textwrap import fill
 
 import numpy as np
 import numpy.typing as npt
+from code_ratios import CodeRatio, code_spreads, coverage_by_family, inside
+from model_fit import SHARES, left_out_residuals
+from model_validation import (
+    ValidatedKernel,
+    fit_kernels,
+    judge_terms,
+    mean_absolute_error_pct,
+    validate_model,
+    write_validated,
+)
 from null_models import drawn_by_family, fit_null_models
 from page_blocks import table, write_blocks
 from spread_code import Profiled, fit_time, profiled, ratios
@@ -31,18 +41,15 @@ from transfer_model import Transferred, machine_of, transfer
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas
-from ptxbench.model.code_spread import CodeRatio, code_spreads, coverage_by_family, inside
 from ptxbench.model.estimate import STATIC
-from ptxbench.model.fit import SHARES, FitKernel, left_out_residuals
+from ptxbench.model.fit_kernel import FitKernel
 from ptxbench.model.kept_nulls import FILE as NULLS
 from ptxbench.model.kept_nulls import Form, read_nulls
 from ptxbench.model.null_answer import SetErrors
 from ptxbench.model.null_energies import class_medians, constant
 from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.terms import FILE, MOSTLY_DYNAMIC, CodeSpread, Terms
-from ptxbench.model.validate import fit_kernels, judge_terms, validate_model
 from ptxbench.model.validation_file import Purpose
-from ptxbench.model.validation_table import ValidatedKernel, mean_absolute_error_pct, write_validated
 from ptxbench.report.figure import new_figure, save_pages
 from ptxbench.storage.document import write_beside
 from ptxbench.storage.shipped import SHIPPED

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 from fit_model import PAGE, ROOT, RUNS
+from model_validation import conditions_of, session_static
 from page_blocks import table as markdown_table
 from page_blocks import write_blocks
 from spread_code import Profiled, profiled
@@ -39,8 +40,7 @@ from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.code_work import CodeWork, KernelCode, read_kernel, static_work
 from ptxbench.model.control_flow import find_loops
 from ptxbench.model.estimate import Machine, estimate
-from ptxbench.model.validate import conditions_of, measured_kernels, session_static
-from ptxbench.model.validation_file import Purpose, read_session
+from ptxbench.model.validation_file import Purpose, measured_kernels, read_session
 from ptxbench.storage.shipped import SHIPPED
 
 _TILE = 1024

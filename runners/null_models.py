@@ -14,16 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from model_fit import fit_terms
+from model_validation import ModelValidation, ValidatedKernel, fit_kernels, judge_terms
 
-from ptxbench.model.fit import fit_terms
 from ptxbench.model.kept_nulls import Form, KeptNull, KeptNulls, KindPower, mean_power_w
 from ptxbench.model.null_answer import SetErrors
 from ptxbench.model.null_energies import NOTHING_PJ, class_medians, constant, shuffled
 from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.terms import Terms
-from ptxbench.model.validate import ModelValidation, fit_kernels, judge_terms
 from ptxbench.model.validation_file import read_session
-from ptxbench.model.validation_table import ValidatedKernel
 
 # Constants that are tried, pJ a thread's instruction; the fit kernels choose one.
 _CONSTANTS_PJ = (4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 25.0)

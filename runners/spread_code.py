@@ -16,34 +16,31 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 import numpy as np
+from code_ratios import CodeRatio, code_spreads, coverage_by_family, inside
+from conformal import conformal_ends
+from model_validation import conditions_of, counts_folder, session_static
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import Atlas, open_atlas
-from ptxbench.model.code_spread import (
-    CodeRatio,
-    code_spreads,
-    coverage_by_family,
-    inside,
-)
 from ptxbench.model.estimate import Machine, estimate
-from ptxbench.model.fit_time import TimedKernel, level_rates, slack, tensor_rates
+from ptxbench.model.fit_time import TimedKernel, level_rates, tensor_rates
 from ptxbench.model.inputs import launches_time_s
 from ptxbench.model.kept_nulls import FILE as NULLS
 from ptxbench.model.kept_nulls import null_machines
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, work_of
 from ptxbench.model.terms import FILE, CodeSpread, TimeTerms, read_terms
 from ptxbench.model.throughput import moved_time_s
-from ptxbench.model.validate import (
+from ptxbench.model.validation_file import (
+    KernelSession,
     MeasuredKernel,
-    conditions_of,
-    counts_folder,
+    Purpose,
     launches_by_case,
     measured_kernels,
-    session_static,
+    read_session,
 )
-from ptxbench.model.validation_file import KernelSession, Purpose, read_session
 from ptxbench.model.work import KernelWork
 from ptxbench.storage.document import write_beside
 
@@ -98,8 +95,8 @@ def fit_time(kernels: Sequence[Profiled], table: Atlas) -> TimeTerms:
         pipes_s /= one.measured.clock_ratio
         if pipes_s > moved_time_s(one.work.bytes_moved, time):
             beyond.append(one.work.time_s / pipes_s)
-    median, low, high = slack(beyond)
-    return replace(time, slack=median, slack_low=low, slack_high=high, kernels=len(beyond))
+    low, high = conformal_ends(beyond)
+    return replace(time, slack=median(beyond), slack_low=low, slack_high=high, kernels=len(beyond))
 
 
 def ratios(kernels: Sequence[Profiled], table: Atlas, by: Machine | None = None) -> list[CodeRatio]:

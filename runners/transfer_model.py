@@ -18,12 +18,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from model_validation import conditions_of, session_static
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.estimate import Machine, estimate
-from ptxbench.model.validate import conditions_of, measured_kernels, read_works, session_static
-from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.model.validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 from ptxbench.model.work import KernelWork
 
 EMPTY: Mapping[str, KernelWork] = MappingProxyType({})

@@ -27,22 +27,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernel_session import ROUNDS, DeviceLostError, SessionRunner, require_same_cases, take_up
+from model_validation import mean_absolute_error_pct, validate_model, write_validated
 from suite_split import SPLITS
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.terms import FILE
-from ptxbench.model.validate import launches_by_case, validate_model
 from ptxbench.model.validation_file import (
     COUNTS,
     MEASURED,
     KernelCase,
     Purpose,
     kernel_session,
+    launches_by_case,
     read_session,
 )
-from ptxbench.model.validation_table import mean_absolute_error_pct, write_validated
 from ptxbench.storage.document import write_beside
 
 if TYPE_CHECKING:

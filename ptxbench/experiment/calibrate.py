@@ -48,7 +48,7 @@ from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import RecordedKernel, recorded_kernel
 from ptxbench.model.atlas import Atlas, open_atlas, open_shipped
 from ptxbench.model.calibration import Calibration, fit_calibration, write_calibration
-from ptxbench.model.fit import FitKernel
+from ptxbench.model.fit_kernel import FitKernel
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import LINE_BYTES, Access, KernelWork, Level
 from ptxbench.sass.loop_counts import OpcodeCounts

@@ -22,17 +22,23 @@ from statistics import median
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.estimate import dynamic_parts
-from ptxbench.model.fit import GAMMAS, RELATIVE, SLOWED, FitKernel
+from ptxbench.model.fit_kernel import (
+    GAMMAS,
+    RELATIVE,
+    SLOWED,
+    FitKernel,
+    gamma_error,
+    solve_drawn,
+    weighted_equations,
+)
 from ptxbench.model.fit_time import TimedKernel, level_rates, tensor_rates
-from ptxbench.model.leave_out import can_be_predicted, left_out_errors
+from ptxbench.model.leave_out import Floats, can_be_predicted, left_out_errors
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
-from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import ByteEnergy, TensorEnergy, Terms, TimeTerms
 from ptxbench.model.work import Access, Activity, Level
@@ -60,7 +66,6 @@ _GAMMA_PRIOR = 3.0
 # With fewer kernels than this that ran at a lower clock, nothing is learned of the clock term.
 _MIN_SLOWED = 2
 
-Floats = npt.NDArray[np.float64]
 Energy = TypeVar("Energy", ByteEnergy, TensorEnergy)
 
 
@@ -171,8 +176,13 @@ def fit_calibration(
     columns = np.array([[one.get(name, 0.0) for name in names] for one in features])
     is_slowed = sum(kernel.clock_ratio < SLOWED for kernel in kernels) >= _MIN_SLOWED
     gammas = GAMMAS if is_slowed else np.array([before.gamma])
-    solve = _solver(names, before)
-    tried = [_system(kernels, columns, names, float(gamma)) for gamma in gammas]
+    middle, spreads = _priors(names, before)
+
+    def solve(matrix: Floats, right: Floats) -> tuple[Floats, float]:
+        return solve_drawn(matrix, right, middle, spreads)
+
+    clocked = np.array([not name.startswith(DRAM) for name in names])
+    tried = [weighted_equations(kernels, columns, clocked, float(gamma)) for gamma in gammas]
     priors = ((gammas - before.gamma) / _GAMMA_PRIOR) ** 2
     losses = [solve(*system)[1] + prior for system, prior in zip(tried, map(float, priors), strict=True)]
     best = int(np.argmin(losses))
@@ -181,14 +191,14 @@ def fit_calibration(
     residuals = _residuals(kernels, matrix, right, lambda *part: solve(*part)[0])
     freedom = max(len(kernels) - len(names), 1)
     error = math.sqrt(sum(one.fitted**2 for one in residuals) / freedom)
-    errors = _errors(matrix, names, before, error)
+    errors = _errors(matrix, names, spreads, error)
     terms, kept = _applied(values, unit, before)
     if not is_slowed:
         kept = (*kept, f"gamma {before.gamma:.2f}: fewer than {_MIN_SLOWED} kernels ran at a lower clock")
     else:
         lowest = min(kernel.clock_ratio for kernel in kernels)
-        gamma, gamma_error = float(gammas[best]), _gamma_error(gammas, losses)
-        terms = replace(terms, gamma=gamma, gamma_error=gamma_error, lowest_clock_ratio=lowest)
+        gamma, off = float(gammas[best]), gamma_error(losses)
+        terms = replace(terms, gamma=gamma, gamma_error=off, lowest_clock_ratio=lowest)
     found = tuple(
         _found(name, values[name], errors[name], unit, before, int(np.sum(columns[:, at] > 0)))
         for at, name in enumerate(names)
@@ -267,17 +277,6 @@ def _of(energy: ByteEnergy | TensorEnergy, pattern: str) -> float:
     return energy.random_pj if pattern == RANDOM else energy.zeros_pj
 
 
-def _system(
-    kernels: Sequence[FitKernel], columns: Floats, names: Sequence[str], gamma: float
-) -> tuple[Floats, Floats]:
-    """Return the weighted equations at one gamma: matrix (m, n) and right side (m,)."""
-    ratios = np.array([kernel.clock_ratio**gamma for kernel in kernels])
-    weights = np.array([1 / (RELATIVE * kernel.total_j) for kernel in kernels])
-    clocked = np.array([not name.startswith(DRAM) for name in names])
-    scales = np.where(clocked[None, :], ratios[:, None], 1.0)
-    return columns * scales * weights[:, None], weights * [kernel.dynamic_j for kernel in kernels]
-
-
 def _priors(names: Sequence[str], before: Terms) -> tuple[Floats, Floats]:
     """Return what unknowns are drawn to, and by which standard errors."""
     middle = np.array([before.active_w if name == ACTIVE else 1.0 for name in names])
@@ -285,21 +284,8 @@ def _priors(names: Sequence[str], before: Terms) -> tuple[Floats, Floats]:
     return middle, errors
 
 
-def _solver(names: Sequence[str], before: Terms) -> Callable[[Floats, Floats], tuple[Floats, float]]:
-    middle, errors = _priors(names, before)
-
-    def solve(matrix: Floats, right: Floats) -> tuple[Floats, float]:
-        whole = np.vstack([matrix, np.diag(1 / errors)])
-        aim = np.concatenate([right, middle / errors])
-        values = solve_bounded(whole, aim)
-        return values, float(np.sum((whole @ values - aim) ** 2))
-
-    return solve
-
-
-def _errors(matrix: Floats, names: Sequence[str], before: Terms, error: float) -> dict[str, float]:
+def _errors(matrix: Floats, names: Sequence[str], priors: Floats, error: float) -> dict[str, float]:
     """Return the standard error of each unknown where a kernel is off by `error` of its energy."""
-    _, priors = _priors(names, before)
     scaled = matrix * (RELATIVE / max(error, 1e-6))
     covariance = np.linalg.inv(scaled.T @ scaled + np.diag(1 / priors**2))
     return dict(zip(names, map(float, np.sqrt(np.diag(covariance))), strict=True))
@@ -312,13 +298,6 @@ def _residuals(
     fitted = RELATIVE * (matrix @ solve(matrix, right) - right)
     left_out = RELATIVE * left_out_errors(matrix, right, names, can_be_predicted(matrix, names), solve)
     return tuple(Residual(*one) for one in zip(names, map(float, fitted), map(float, left_out), strict=True))
-
-
-def _gamma_error(gammas: Floats, losses: Sequence[float]) -> float:
-    """Return the standard error of gamma: how far it moves to change the loss by its mean a kernel."""
-    least = min(losses)
-    inside = gammas[np.array(losses) <= least + max(1.0, least / len(losses))]
-    return max(float(np.ptp(inside)) / 2, float(gammas[1] - gammas[0]))
 
 
 def _found(name: str, value: float, error: float, unit: Terms, before: Terms, kernels: int) -> CalibratedTerm:

@@ -1,13 +1,10 @@
-"""Fits what a time is modelled with: rates of memory and tensor cores, and what kernels take beyond them."""
+"""Fits what a time is modelled with: rates of memory and tensor cores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from ptxbench.model.conformal import conformal_ends
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import LevelRate, TensorRate
 from ptxbench.model.work import KernelWork, Level
@@ -47,11 +44,6 @@ def tensor_rates(kernels: Sequence[TimedKernel], clock_mhz: float) -> tuple[Tens
         for kind, count in _multiply_adds(one.work).items():
             best[kind] = max(best.get(kind, 0.0), count / cycles)
     return tuple(TensorRate(kind, rate) for kind, rate in sorted(best.items()))
-
-
-def slack(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of measured time over its bound, and the ends of its 95% interval."""
-    return float(np.median(ratios)), *conformal_ends(ratios)
 
 
 def _multiply_adds(work: KernelWork) -> Mapping[str, float]:

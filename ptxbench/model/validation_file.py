@@ -1,17 +1,29 @@
-"""What runners/validate_kernels.py measured, on disk: whole kernels, with every power reading."""
+"""What runners/validate_kernels.py measured and counted: whole kernels, with every power reading."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+import numpy as np
+
+from ptxbench.analysis.statistics import estimate
+from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.ncu import ProfiledLaunch, read_launches, work_of
+from ptxbench.model.opcode_energies import RANDOM
+from ptxbench.model.work import KernelWork
+from ptxbench.sensors.kernel_run import POWER_CAP
 from ptxbench.storage.folder_kind import Kind
 from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest
 
 MEASURED = "measured.json"
 COUNTS = "counts"
+_MARKER = "ptxbench_case_"
 
 
 class Purpose(StrEnum):
@@ -129,3 +141,108 @@ def read_session(folder: Path) -> KernelSession:
         InputError: It is missing, or does not fit.
     """
     return read_manifest(folder / MEASURED, KernelSession, Kind.KERNELS)
+
+
+@dataclass(frozen=True)
+class MeasuredKernel:
+    """One case, its trials taken together.
+
+    Attributes:
+        case: The case.
+        energy_j: Mean energy of a call.
+        ci95_j: Half-width of its 95% interval over the rounds; NaN for a single one.
+        time_s: Mean time of a call.
+        power_w: Mean power.
+        temperature_c: Mean temperature.
+        clock_ratio: Mean SM clock over the highest.
+        capped: Whether the power cap was on in any round.
+    """
+
+    case: KernelCase
+    energy_j: float
+    ci95_j: float
+    time_s: float
+    power_w: float
+    temperature_c: float
+    clock_ratio: float
+    capped: bool
+
+
+def measured_kernels(session: KernelSession) -> tuple[MeasuredKernel, ...]:
+    """Return every case that has at least one trial with a power, by number."""
+    trials: dict[int, list[KernelTrial]] = defaultdict(list)
+    for trial in session.part.trials:
+        if math.isfinite(trial.power_w):
+            trials[trial.case].append(trial)
+    return tuple(
+        _measured(session, case, trials[case.number]) for case in session.part.cases if trials[case.number]
+    )
+
+
+def _measured(session: KernelSession, case: KernelCase, trials: Sequence[KernelTrial]) -> MeasuredKernel:
+    energy = estimate([trial.energy_j for trial in trials])
+    return MeasuredKernel(
+        case=case,
+        energy_j=energy.mean,
+        ci95_j=energy.ci95,
+        time_s=float(np.mean([t.time_s for t in trials])),
+        power_w=float(np.mean([t.power_w for t in trials])),
+        temperature_c=float(np.mean([t.temperature_c for t in trials])),
+        clock_ratio=float(np.mean([t.sm_clock_mhz for t in trials])) / session.gpu.max_sm_clock_mhz,
+        capped=any(t.throttle_reasons & POWER_CAP for t in trials),
+    )
+
+
+def read_works(folder: Path, session: KernelSession) -> tuple[Mapping[int, KernelWork], list[str]]:
+    """Return what each case executes, and a sentence for each file that cannot be read.
+
+    A case that was not profiled itself executes what the same kernel does on random operands.
+
+    Args:
+        folder: Folder of ncu's CSV files.
+        session: Names the cases.
+    """
+    launches, problems = launches_by_case(folder)
+    names = {case.number: case for case in session.part.cases}
+    works: dict[int, KernelWork] = {}
+    for number, of_case in launches.items():
+        try:
+            works[number] = work_of(of_case, names[number].name, folder)
+        except (InputError, KeyError) as error:
+            problems.append(str(error))
+    by_name = {names[n].name: work for n, work in works.items() if names[n].operands == RANDOM}
+    for case in session.part.cases:
+        if case.number not in works and case.name in by_name:
+            works[case.number] = by_name[case.name]
+    return works, problems
+
+
+def launches_by_case(folder: Path) -> tuple[Mapping[int, list[ProfiledLaunch]], list[str]]:
+    """Return the launches of each profiled case, and a sentence for each file that cannot be read.
+
+    Args:
+        folder: Folder of ncu's CSV files.
+    """
+    launches: dict[int, list[ProfiledLaunch]] = {}
+    problems = []
+    for path in sorted(folder.glob("*.csv")):
+        try:
+            launches |= _by_case(read_launches(path))
+        except InputError as error:
+            problems.append(str(error))
+    return launches, problems
+
+
+def _by_case(launches: Iterable[ProfiledLaunch]) -> dict[int, list[ProfiledLaunch]]:
+    """Return the launches behind each marker kernel, by the number in the marker's name."""
+    found: dict[int, list[ProfiledLaunch]] = {}
+    number = -1
+    for launch in launches:
+        if launch.kernel.startswith(_MARKER):
+            number = int(
+                "".join(c for c in launch.kernel.removeprefix(_MARKER).partition("(")[0] if c.isdigit())
+            )
+            found[number] = []
+        elif number >= 0:
+            found[number].append(launch)
+    return {number: of_case for number, of_case in found.items() if of_case}

@@ -12,8 +12,7 @@ from ptxbench.core.printable import render_csv
 from ptxbench.experiment.roofline.result import RooflineResult, fitted_machine
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 from ptxbench.model.roofline.kernels import DRAM, roofline_work
-from ptxbench.model.validate import measured_kernels, read_works
-from ptxbench.model.validation_file import COUNTS, Purpose, read_session
+from ptxbench.model.validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 from ptxbench.report.timed_kernels import TimedKernel, timed_kernels
 
 

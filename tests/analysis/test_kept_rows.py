@@ -8,6 +8,7 @@ import numpy as np
 from fakes import run as fake
 from fakes.kept_numbers import assert_as_kept
 from fakes.measuring import trial
+from fakes.script import load_script
 
 from ptxbench.analysis.board_spread import BoardRun, board_spread
 from ptxbench.analysis.drift import find_lowered
@@ -18,7 +19,6 @@ from ptxbench.analysis.loop_energy import loop_energy, scatter_of, shared_by
 from ptxbench.analysis.operating_point import kernel_of
 from ptxbench.analysis.recommendation import recommend
 from ptxbench.analysis.run_cost import run_cost
-from ptxbench.analysis.run_spread import run_spread
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.analysis.statistics import Uncertainty, combined, error_of_series, weighted
 from ptxbench.analysis.variance import Scatter, fit_prior, moderated
@@ -136,7 +136,7 @@ def boards():
 
 def of_boards():
     runs, repeats = boards()
-    spread = run_spread("X", runs, (runs[0], *repeats))
+    spread = load_script("runners/run_spread.py").run_spread("X", runs, (runs[0], *repeats))
     beside = board_spread(runs[0], runs[1:], spread=spread)
     alone = board_spread(runs[0], runs[1:])
     return {

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from fakes.kept_numbers import assert_as_kept
 from fakes.kernel_session import OPCODE_ENERGIES, MadeUpSession, mixture
+from fakes.script import load_script
 
 import ptxbench
 from ptxbench.model.clocks.law import Demand, PowerLaw, VoltageLaw, best_clock, unseen
@@ -15,7 +16,6 @@ from ptxbench.model.roofline.fit import RooflinePoint, fit_roofline
 from ptxbench.model.roofline.power_capping import under_limit
 from ptxbench.model.roofline.quantity import machine_quantities, tradeoff_quantities
 from ptxbench.model.roofline.tradeoff import TradeOff
-from ptxbench.model.validate import validate_model
 from ptxbench.model.validation_file import Purpose
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -70,7 +70,7 @@ def of_terms(folder):
     for n in range(2):
         made.add(f"judged{n}", "random", Purpose.JUDGED, mixture(40 + n, tensor=n), 3e9, 6e-3)
     made.add("hot", "random", Purpose.JUDGED, mixture(50, tensor=9), 1e9, 0.5e-3)
-    found = validate_model(made.write(), OPCODE_ENERGIES)
+    found = load_script("runners/model_validation.py").validate_model(made.write(), OPCODE_ENERGIES)
     return {"terms": found.terms, "judged kernels": found.kernels, "missing": found.missing}
 
 

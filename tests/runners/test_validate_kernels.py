@@ -13,8 +13,7 @@ from fakes.kernel_session import MadeUpSession, mixture
 from fakes.script import run_script
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.validate import launches_by_case
-from ptxbench.model.validation_file import KernelTrial, Purpose
+from ptxbench.model.validation_file import KernelTrial, Purpose, launches_by_case
 
 RUNNERS = Path(__file__).parents[2] / "runners"
 TABLE = Path(__file__).parents[2] / "results" / "nvidia-h200" / "operands"

@@ -22,14 +22,21 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations
 
 import numpy as np
-import numpy.typing as npt
+from conformal import log_normal_ends
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.conformal import log_normal_ends
 from ptxbench.model.estimate import dynamic_parts
-from ptxbench.model.leave_out import Bools, can_be_predicted, left_out_errors
+from ptxbench.model.fit_kernel import (
+    GAMMAS,
+    RELATIVE,
+    SLOWED,
+    FitKernel,
+    gamma_error,
+    solve_drawn,
+    weighted_equations,
+)
+from ptxbench.model.leave_out import Bools, Floats, can_be_predicted, left_out_errors
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
-from ptxbench.model.solve import solve_bounded
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import (
     MOSTLY_DYNAMIC,
@@ -44,9 +51,6 @@ from ptxbench.model.terms import (
 from ptxbench.model.work import OFF_CLOCK, Access, Activity, KernelWork, Level
 
 _PICO = 1e-12
-GAMMAS = np.linspace(0.0, 3.0, 61)
-# A kernel's energy counts as known to this: what a simple model can hold.
-RELATIVE = 0.05
 # Activities of data are drawn to 1 on random operands, 0 on zeros and the middle on others, by this error.
 _ACTIVITY_PRIOR = 0.5
 # Neighbouring threads' addresses differ in few bits.
@@ -58,44 +62,8 @@ _MIN_SLOWED = 3
 SHARES = (1.0, 0.75, 0.5, 0.25)
 # A term more must make the error of kernels that are left out smaller by this part of it.
 _WORTH = 0.02
-SLOWED = 0.97
 # Fewer kernels do not tell how far others may be off.
 _MIN_SPREAD = 4
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class FitKernel:
-    """One kernel that the terms may be fitted to.
-
-    Attributes:
-        name: Kernel and operands.
-        pattern: Kind of data, such as "random", "zeros" or "image".
-        work: What it executes; its time is the measured one.
-        dynamic_j: Measured energy of a call less static power.
-        total_j: Measured energy of a call.
-        clock_ratio: SM clock over the full clock.
-        integer_data: Whether its integer opcodes compute data, not addresses.
-    """
-
-    name: str
-    pattern: str
-    work: KernelWork
-    dynamic_j: float
-    total_j: float
-    clock_ratio: float
-    integer_data: bool = False
-
-    @property
-    def group(self) -> str:
-        """Its family where it has one ("hash/crc32"), else its name without the operands."""
-        return self.name.removesuffix(f" {self.pattern}").partition("/")[0]
-
-    @property
-    def moved(self) -> str:
-        """The pattern that its bytes and multiply-adds count under."""
-        return ZEROS if self.pattern == ZEROS else RANDOM
 
 
 @dataclass(frozen=True)
@@ -248,7 +216,7 @@ def _solved(
     return _Solved(
         names=tuple(names),
         gamma=float(gammas[best]),
-        gamma_error=_gamma_error(gammas, losses),
+        gamma_error=gamma_error(losses) if len(losses) > 1 else UNFITTED.gamma_error,
         matrix=matrix,
         right=right,
         values=found[best][0],
@@ -323,25 +291,17 @@ def _system(
     kernels: Sequence[FitKernel], constants: Floats, features: Floats, names: Sequence[str], gamma: float
 ) -> tuple[Floats, Floats]:
     """Return the weighted equations at one gamma: matrix (m, n) and right side (m,)."""
-    ratios = np.array([k.clock_ratio**gamma for k in kernels])
-    weights = np.array([1 / (RELATIVE * k.total_j) for k in kernels])
     off_clock = {*OFF_CLOCK, *(f"{name} {pattern}" for name in OFF_CLOCK for pattern in (RANDOM, ZEROS))}
     clocked = np.array([name not in off_clock for name in names])
-    scales = np.where(clocked[None, :], ratios[:, None], 1.0)
-    measured = np.array([k.dynamic_j for k in kernels])
-    return features * scales * weights[:, None], (measured - ratios * constants) * weights
+    return weighted_equations(kernels, features, clocked, gamma, constants)
 
 
 def _solve(matrix: Floats, right: Floats, names: Sequence[str]) -> tuple[Floats, float]:
     """Return the unknowns and what is left, the activities drawn to their priors."""
-    priors = [(j, prior) for j, name in enumerate(names) if (prior := _prior(name)) is not None]
-    drawn = np.zeros((len(priors), len(names)))
-    for i, (j, _) in enumerate(priors):
-        drawn[i, j] = 1 / _ACTIVITY_PRIOR
-    full = np.vstack([matrix, drawn])
-    aim = np.concatenate([right, [prior / _ACTIVITY_PRIOR for _, prior in priors]])
-    solution = solve_bounded(full, aim)
-    return solution, float(np.sum((full @ solution - aim) ** 2))
+    priors = [_prior(name) for name in names]
+    middle = np.array([0.0 if prior is None else prior for prior in priors])
+    errors = np.array([math.inf if prior is None else _ACTIVITY_PRIOR for prior in priors])
+    return solve_drawn(matrix, right, middle, errors)
 
 
 def _prior(name: str) -> float | None:
@@ -354,15 +314,6 @@ def _errors(matrix: Floats, names: Sequence[str], error: float) -> Mapping[str, 
     scaled = matrix * (RELATIVE / max(error, 1e-6))
     covariance = np.linalg.pinv(scaled.T @ scaled)
     return dict(zip(names, np.sqrt(np.clip(np.diag(covariance), 0, None)), strict=True))
-
-
-def _gamma_error(gammas: Floats, losses: Sequence[float]) -> float:
-    """Return the standard error of gamma: how far it moves to change the loss by its mean a kernel."""
-    if len(gammas) == 1:
-        return UNFITTED.gamma_error
-    least = min(losses)
-    inside = gammas[np.array(losses) <= least + max(1.0, least / max(len(losses) - 1, 1))]
-    return max(float(np.ptp(inside)) / 2, float(gammas[1] - gammas[0]))
 
 
 def _terms(solved: _Solved, errors: Mapping[str, float], error: float, kernels: Sequence[FitKernel]) -> Terms:

@@ -7,11 +7,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 from fakes import run as fake
+from fakes.script import load_script
 
 from ptxbench.analysis.board_spread import BoardRun
-from ptxbench.analysis.run_spread import board_exponent, pairs, run_spread
 from ptxbench.core.status import Status
 
+RUNNER = load_script("runners/run_spread.py")
+board_exponent, pairs, run_spread = RUNNER.board_exponent, RUNNER.pairs, RUNNER.run_spread
 OWN_CI95 = 0.004
 UNKNOWN = (math.nan, math.nan)
 CORRECTED = "1 of 2 trials ran at 1995 MHz, and count as at 1980"

@@ -1,64 +1,101 @@
-"""Whole kernels, measured and counted, against the model: what runners/validate_kernels.py ends with."""
+"""The model judged by whole kernels that were measured and counted, and the table that keeps it."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
+from model_fit import fit_terms
 
 from ptxbench.analysis.static_power import StaticPower, static_line
-from ptxbench.analysis.statistics import estimate as mean_of
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import render_csv
 from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
-from ptxbench.model.fit import FitKernel, fit_terms
-from ptxbench.model.ncu import ProfiledLaunch, read_launches, work_of
+from ptxbench.model.fit_kernel import FitKernel
 from ptxbench.model.opcode_energies import RANDOM, OpcodeEnergies
 from ptxbench.model.terms import Terms
 from ptxbench.model.validation_file import (
     COUNTS,
     KernelCase,
     KernelSession,
-    KernelTrial,
+    MeasuredKernel,
     Purpose,
+    measured_kernels,
     read_session,
+    read_works,
 )
-from ptxbench.model.validation_table import ValidatedKernel
 from ptxbench.model.work import KernelWork
-from ptxbench.sensors.kernel_run import POWER_CAP
+from ptxbench.storage.atomic import write_text
 
-_MARKER = "ptxbench_case_"
 # Kernels whose data are integers: what they compute with integer opcodes is data, not addresses.
 _INTEGER_DATA = ("-i32", "-u32")
 
 
 @dataclass(frozen=True)
-class MeasuredKernel:
-    """One case, its trials taken together.
+class ValidatedKernel:
+    """One row of kernel_validation.csv.
 
     Attributes:
-        case: The case.
-        energy_j: Mean energy of a call.
-        ci95_j: Half-width of its 95% interval over the rounds; NaN for a single one.
-        time_s: Mean time of a call.
-        power_w: Mean power.
-        temperature_c: Mean temperature.
-        clock_ratio: Mean SM clock over the highest.
-        capped: Whether the power cap was on in any round.
+        kernel: Name and size.
+        operands: "random" or "zeros".
+        measured_j: Energy of a call.
+        measured_ci95_j: Half-width of its 95% interval over the rounds.
+        estimated_j: By the model, from counts and the measured time and clock; the power limit is not used.
+        error_pct: 100 (estimated / measured - 1).
+        low_j: Lower end of the estimate's 95% interval.
+        high_j: Upper end.
+        estimated_by_limit_j: The same where the clock is not known: found by the power limit.
+        time_s: Measured time of a call.
+        power_w: Measured power.
+        clock_mhz: Measured SM clock.
+        capped: Whether the power cap was on.
+        estimated_capped: Whether the model says so.
+        uncovered_share: Share of the executed instructions that the table does not have.
+        parts: Where the estimated joules go, JSON.
+        full_clock_j: The same at the full clock, as if there were no limit and no clock term.
+        own_row_share: Share of the executed instructions whose opcode has a row of its own.
     """
 
-    case: KernelCase
-    energy_j: float
-    ci95_j: float
+    kernel: str
+    operands: str
+    measured_j: float
+    measured_ci95_j: float
+    estimated_j: float
+    error_pct: float
+    low_j: float
+    high_j: float
+    estimated_by_limit_j: float
     time_s: float
     power_w: float
-    temperature_c: float
-    clock_ratio: float
+    clock_mhz: float
     capped: bool
+    estimated_capped: bool
+    uncovered_share: float
+    parts: str
+    full_clock_j: float
+    own_row_share: float
+
+
+def write_validated(path: Path, kernels: Sequence[ValidatedKernel]) -> None:
+    """Write kernel_validation.csv atomically: floats with 5 significant digits, NaN as an empty cell."""
+    names = [field.name for field in fields(ValidatedKernel)]
+    rows = [[_cell(getattr(kernel, name)) for name in names] for kernel in kernels]
+    write_text(path, render_csv([names, *rows]))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.5g}"
+    return str(value)
+
+
+def mean_absolute_error_pct(kernels: Sequence[ValidatedKernel]) -> float:
+    """Return the MAPE of some kernels, NaN where there is none."""
+    return float(np.mean([abs(k.error_pct) for k in kernels])) if kernels else math.nan
 
 
 @dataclass(frozen=True)
@@ -212,31 +249,6 @@ def _parts(found: KernelEstimate) -> str:
     return json.dumps({part.name: float(f"{part.energy_j:.4g}") for part in found.parts})
 
 
-def measured_kernels(session: KernelSession) -> tuple[MeasuredKernel, ...]:
-    """Return every case that has at least one trial with a power, by number."""
-    trials: dict[int, list[KernelTrial]] = defaultdict(list)
-    for trial in session.part.trials:
-        if math.isfinite(trial.power_w):
-            trials[trial.case].append(trial)
-    return tuple(
-        _measured(session, case, trials[case.number]) for case in session.part.cases if trials[case.number]
-    )
-
-
-def _measured(session: KernelSession, case: KernelCase, trials: Sequence[KernelTrial]) -> MeasuredKernel:
-    energy = mean_of([trial.energy_j for trial in trials])
-    return MeasuredKernel(
-        case=case,
-        energy_j=energy.mean,
-        ci95_j=energy.ci95,
-        time_s=float(np.mean([t.time_s for t in trials])),
-        power_w=float(np.mean([t.power_w for t in trials])),
-        temperature_c=float(np.mean([t.temperature_c for t in trials])),
-        clock_ratio=float(np.mean([t.sm_clock_mhz for t in trials])) / session.gpu.max_sm_clock_mhz,
-        capped=any(t.throttle_reasons & POWER_CAP for t in trials),
-    )
-
-
 def session_static(session: KernelSession) -> StaticPower:
     """Return static power against temperature, from the session's sleeping kernels.
 
@@ -248,58 +260,3 @@ def session_static(session: KernelSession) -> StaticPower:
     if not trials:
         raise InputError("the session has no valid sleeping kernel, so its static power is not known")
     return static_line([t.power_w for t in trials], [t.temperature_c for t in trials])
-
-
-def read_works(folder: Path, session: KernelSession) -> tuple[Mapping[int, KernelWork], list[str]]:
-    """Return what each case executes, and a sentence for each file that cannot be read.
-
-    A case that was not profiled itself executes what the same kernel does on random operands.
-
-    Args:
-        folder: Folder of ncu's CSV files.
-        session: Names the cases.
-    """
-    launches, problems = launches_by_case(folder)
-    names = {case.number: case for case in session.part.cases}
-    works: dict[int, KernelWork] = {}
-    for number, of_case in launches.items():
-        try:
-            works[number] = work_of(of_case, names[number].name, folder)
-        except (InputError, KeyError) as error:
-            problems.append(str(error))
-    by_name = {names[n].name: work for n, work in works.items() if names[n].operands == RANDOM}
-    for case in session.part.cases:
-        if case.number not in works and case.name in by_name:
-            works[case.number] = by_name[case.name]
-    return works, problems
-
-
-def launches_by_case(folder: Path) -> tuple[Mapping[int, list[ProfiledLaunch]], list[str]]:
-    """Return the launches of each profiled case, and a sentence for each file that cannot be read.
-
-    Args:
-        folder: Folder of ncu's CSV files.
-    """
-    launches: dict[int, list[ProfiledLaunch]] = {}
-    problems = []
-    for path in sorted(folder.glob("*.csv")):
-        try:
-            launches |= _by_case(read_launches(path))
-        except InputError as error:
-            problems.append(str(error))
-    return launches, problems
-
-
-def _by_case(launches: Iterable[ProfiledLaunch]) -> dict[int, list[ProfiledLaunch]]:
-    """Return the launches behind each marker kernel, by the number in the marker's name."""
-    found: dict[int, list[ProfiledLaunch]] = {}
-    number = -1
-    for launch in launches:
-        if launch.kernel.startswith(_MARKER):
-            number = int(
-                "".join(c for c in launch.kernel.removeprefix(_MARKER).partition("(")[0] if c.isdigit())
-            )
-            found[number] = []
-        elif number >= 0:
-            found[number].append(launch)
-    return {number: of_case for number, of_case in found.items() if of_case}
