@@ -19,7 +19,7 @@ from fakes.tool_cache import ToolCache
 from hypothesis import settings
 
 from ptxbench.attribute import injector
-from ptxbench.catalogue.load import OWN_FILES, forget_catalogue
+from ptxbench.catalogue.own_files import own_instructions
 from ptxbench.codegen import assemble
 from ptxbench.core.cache import base_folder
 from ptxbench.core.version import CHECKOUT
@@ -56,10 +56,8 @@ def _tools_are_cached():
 
 @pytest.fixture(scope="module", autouse=True)
 def _rows_that_a_run_brought_are_forgotten():
-    yield
-    if OWN_FILES:
-        OWN_FILES.clear()
-        forget_catalogue()
+    with own_instructions():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +26,7 @@ from ptxbench.catalogue.fields import (
     checked_text,
 )
 from ptxbench.catalogue.model import Instruction, Unit
+from ptxbench.catalogue.own_files import OWN_FILES, OwnFile
 from ptxbench.catalogue.types import COMPANIONS, TYPES, default_companion
 from ptxbench.core.errors import InputError
 from ptxbench.core.target import TARGETS
@@ -38,8 +39,6 @@ _OPTIONAL = {
     *("scratch", "paper", "note", "types", "values_of", "params"),
     *EXPECTATION_KEYS,
 }
-# Files that were added to those that ptxbench ships, by name (`ptxbench.catalogue.own`).
-OWN_FILES: dict[str, str] = {}
 TEMPLATE_SUFFIX = ".ptx.j2"
 # So many names are in most of the files.
 _MANY = 100
@@ -51,23 +50,20 @@ _GROUP = re.compile(r"^(?=\[\[group\]\])", re.MULTILINE)
 _MERGED = ("types", "values_of", "params")
 
 
-@cache
 def load_catalogue() -> tuple[Instruction, ...]:
     """Return every row that ptxbench ships, in the order of its files, and those that were added.
 
     Raises:
         InputError: A row is not legal; the text names it.
     """
-    return check_unique(row for name, text in _texts() for row in parse_rows(text, name))
+    return _catalogue(tuple(OWN_FILES.items()))
 
 
-def forget_catalogue() -> None:
-    """Let the next look-up read the catalogue again."""
-    load_catalogue.cache_clear()
-    load_named.cache_clear()
+@lru_cache(maxsize=8)
+def _catalogue(own: tuple[OwnFile, ...]) -> tuple[Instruction, ...]:
+    return check_unique(row for name, text in _texts(own) for row in parse_rows(text, name))
 
 
-@lru_cache(maxsize=64)
 def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
     """Return the rows of these names, in catalogue order, without unknown names.
 
@@ -79,10 +75,15 @@ def load_named(names: frozenset[str]) -> Mapping[str, Instruction]:
     Raises:
         InputError: A row is not legal; the text names it.
     """
-    if len(names) > _MANY or load_catalogue.cache_info().currsize:
+    if len(names) > _MANY or _catalogue.cache_info().currsize:
         return MappingProxyType({row.name: row for row in load_catalogue() if row.name in names})
+    return _named(names, tuple(OWN_FILES.items()))
+
+
+@lru_cache(maxsize=64)
+def _named(names: frozenset[str], own: tuple[OwnFile, ...]) -> Mapping[str, Instruction]:
     found: dict[str, Instruction] = {}
-    for name, text in _texts():
+    for name, text in _texts(own):
         if not names.isdisjoint(_NAMED.findall(text)):
             found.update({row.name: row for row in parse_rows(text, name, names)})
     return MappingProxyType(found)
@@ -99,10 +100,11 @@ def rows_naming(opcodes: Collection[str]) -> tuple[Instruction, ...]:
     Raises:
         InputError: A row is not legal.
     """
-    if not opcodes or len(opcodes) > _MANY or load_catalogue.cache_info().currsize:
+    if not opcodes or len(opcodes) > _MANY or _catalogue.cache_info().currsize:
         return load_catalogue() if opcodes else ()
     wanted = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, opcodes))})(?![\w.])")
-    return tuple(row for name, text in _texts() for row in parse_rows(_abridged(text, wanted), name))
+    texts = _texts(tuple(OWN_FILES.items()))
+    return tuple(row for name, text in texts for row in parse_rows(_abridged(text, wanted), name))
 
 
 def _abridged(text: str, wanted: re.Pattern[str]) -> str:
@@ -117,13 +119,13 @@ def _abridged(text: str, wanted: re.Pattern[str]) -> str:
     return "".join(map(of_group, _GROUP.split(text)))
 
 
-def _texts() -> Iterator[tuple[str, str]]:
+def _texts(own: Iterable[OwnFile]) -> Iterator[OwnFile]:
     """Yield the name and the text of each catalogue file."""
     folder = files("ptxbench.catalogue").joinpath("data")
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):
             yield entry.name, entry.read_text(encoding="utf-8")
-    yield from ((name, text) for name, text in OWN_FILES.items() if not name.endswith(TEMPLATE_SUFFIX))
+    yield from ((name, text) for name, text in own if not name.endswith(TEMPLATE_SUFFIX))
 
 
 def find_instruction(name: str) -> Instruction:

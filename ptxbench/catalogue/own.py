@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ptxbench.catalogue.load import (
-    OWN_FILES,
     TEMPLATE_SUFFIX,
     check_unique,
-    forget_catalogue,
     load_catalogue,
     parse_rows,
 )
 from ptxbench.catalogue.model import Instruction
+from ptxbench.catalogue.own_files import OWN_FILES, OwnFile
 from ptxbench.core.errors import InputError
-
-# A name and the text of a file.
-OwnFile = tuple[str, str]
 
 
 def add_own(files: Iterable[OwnFile]) -> tuple[Instruction, ...]:
-    """Add files to the catalogue of this process; return the rows of those that are catalogue files.
+    """Add files to the catalogue; return the rows of those that are catalogue files.
+
+    They stay to the end of `own_instructions`, which the command line has around each command.
 
     Raises:
         InputError: A row is not legal, has the name of another row, or a file of this name with another text
@@ -39,7 +37,6 @@ def add_own(files: Iterable[OwnFile]) -> tuple[Instruction, ...]:
     if new:
         check_unique((*load_catalogue(), *_rows_in(new)))
         OWN_FILES.update(new)
-        forget_catalogue()
     return rows
 
 

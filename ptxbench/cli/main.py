@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ptxbench.catalogue.own_files import own_instructions
 from ptxbench.cli.terminal import harmless_streams
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.version import VERSION
@@ -216,7 +217,7 @@ def run(arguments: Sequence[str]) -> int:
         The exit code.
     """
     _open_missing_streams()
-    with harmless_streams():
+    with harmless_streams(), own_instructions():
         return _run(arguments)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -12,8 +12,9 @@ import jinja2
 import jinja2.meta
 from jinja2.sandbox import SandboxedEnvironment
 
-from ptxbench.catalogue.load import OWN_FILES, TEMPLATE_SUFFIX
+from ptxbench.catalogue.load import TEMPLATE_SUFFIX
 from ptxbench.catalogue.model import Instruction
+from ptxbench.catalogue.own_files import OWN_FILES
 from ptxbench.codegen.operands import RECORD_BYTES, slot_of
 from ptxbench.codegen.registers import Registers
 from ptxbench.codegen.values import RECORDS, SETS
@@ -257,12 +258,18 @@ def _environment(*, sandboxed: bool = False) -> jinja2.Environment:
     # of someone else may hold a template: it gets at nothing but what it is given, and takes twice the time.
     kind = SandboxedEnvironment if sandboxed else jinja2.Environment
     return kind(
-        loader=jinja2.FunctionLoader(_template_text),
+        loader=jinja2.FunctionLoader(_template),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
     )
+
+
+def _template(name: str) -> tuple[str, None, Callable[[], bool]] | None:
+    """Return a template, and what tells whether it is still the one of that name."""
+    text = _template_text(name)
+    return None if text is None else (text, None, lambda: OWN_FILES.get(name, text) == text)
 
 
 def _template_text(name: str) -> str | None:

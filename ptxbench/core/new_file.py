@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,7 +36,7 @@ def file_in_place_of(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends without an error.
 
     Until then it has a name that nobody can guess, and a lock. A killed process leaves one without a lock,
-    which is removed here.
+    which the next process that writes into the folder removes.
 
     Args:
         path: The file; a link itself is replaced, not what it names.
@@ -67,6 +68,7 @@ def _locked(folder: Path, mode: int) -> tuple[Path, int]:
         os.close(descriptor)
 
 
+@cache  # once is enough: to list a folder at each write would take a time that grows with its square
 def _remove_left(folder: Path) -> None:
     for left in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
         with suppress(OSError):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ptxbench.catalogue import model, types
 from ptxbench.catalogue.model import Instruction
+from ptxbench.catalogue.own_files import OWN_FILES, OwnFile
 from ptxbench.codegen import operands, registers, render, values
 from ptxbench.codegen.render import template_texts
 from ptxbench.core.cache import Cache
@@ -38,7 +39,6 @@ _CODE = (
     *(
         loop_check,
         loop_counter,
-        idle_lanes,
         loop_path,
         copy_check,
         idle_lanes,
@@ -70,7 +70,7 @@ def verdict_key(instruction: Instruction, target: Target, opt_level: OptLevel, f
         form.value,
         assembler_name(),
         tool_version("nvdisasm"),
-        _family_digest(instruction.family),
+        _family_digest(instruction.family, tuple(OWN_FILES.items())),
         _code_digest(),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -116,7 +116,8 @@ def _name(key: str) -> str:
 
 
 @cache
-def _family_digest(family: str) -> str:
+def _family_digest(family: str, own: tuple[OwnFile, ...]) -> str:
+    del own  # two commands of one process may have unlike templates of one name
     return hashlib.sha256("\0".join(template_texts(family)).encode()).hexdigest()
 
 

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ptxbench.catalogue.own import OwnFile, add_own
+from ptxbench.catalogue.own import add_own
+from ptxbench.catalogue.own_files import OwnFile
 from ptxbench.core.condition import Conditions
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR

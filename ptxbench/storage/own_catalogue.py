@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ptxbench.catalogue.load import TEMPLATE_SUFFIX, parse_rows
-from ptxbench.catalogue.own import OwnFile, add_own
+from ptxbench.catalogue.own import add_own
+from ptxbench.catalogue.own_files import OwnFile
 from ptxbench.storage.file_errors import read_text
 
 _CURE = "name a catalogue file (docs/howto/extend.md)"

@@ -2,8 +2,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ptxbench.catalogue import load
 from ptxbench.catalogue.common import FILE, common_opcodes, common_rows, main_opcodes, measuring
-from ptxbench.catalogue.load import find_instruction, forget_catalogue, load_catalogue
+from ptxbench.catalogue.load import find_instruction, load_catalogue
 from ptxbench.core.condition import OptLevel
 
 ROOT = Path(__file__).parents[2]
@@ -69,9 +70,9 @@ def test_reading_only_the_lines_that_name_an_opcode_changes_no_answer():
     # "FADD" is a part of other opcodes' names, IMAD stands in keys that several rows share.
     some = [*every[::60], "FADD", "IMAD", "LDG.E"]
     by_all = {opcode: measuring([opcode]) for opcode in some}
-    forget_catalogue()
+    load._catalogue.cache_clear()
     by_lines = {opcode: measuring([opcode]) for opcode in some}
-    assert load_catalogue.cache_info().currsize == 0
+    assert load._catalogue.cache_info().currsize == 0
     assert by_lines == by_all
 
 

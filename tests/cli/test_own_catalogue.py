@@ -5,7 +5,9 @@ from functools import partial
 
 import pytest
 
-from ptxbench.catalogue.load import OWN_FILES, forget_catalogue, load_catalogue
+from ptxbench.catalogue.load import load_catalogue
+from ptxbench.catalogue.own import add_own
+from ptxbench.catalogue.own_files import own_instructions
 from ptxbench.cli.main import run
 from ptxbench.storage.run_folder import RunFolder
 
@@ -33,13 +35,8 @@ QUICK = ["--gpu", "simulated", "--opt-level", "O3", "--min-repeats", "2", "--max
 @pytest.fixture(autouse=True)
 def plain():
     """Leave the catalogue as it was."""
-    yield
-    forget()
-
-
-def forget():
-    OWN_FILES.clear()
-    forget_catalogue()
+    with own_instructions():
+        yield
 
 
 @pytest.fixture
@@ -68,11 +65,9 @@ def test_it_is_measured_gone_on_with_and_reported_by_a_process_that_does_not_kno
     path, out = write(), tmp_path / "run"
     assert run(["table", "--catalogue", str(path), "--out", str(out), *QUICK]) == 0
     capsys.readouterr()
-    forget()
     path.unlink()
     assert "mine.mad" not in {row.name for row in load_catalogue()}
     assert run(["table", "--resume", "--out", str(out), "--gpu", "simulated"]) == 0
-    forget()
     capsys.readouterr()
     assert run(["report", str(out), "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
@@ -135,11 +130,24 @@ def test_a_template_includes_no_other_file(write, tmp_path, capsys):
     assert "a secret" not in said.out
 
 
-def test_two_files_of_one_name_that_are_not_alike_are_refused(write, tmp_path, capsys):
-    (tmp_path / "other").mkdir()
-    assert run(["show", "--catalogue", str(write()), "--part", "verdict"]) == 0
-    other = written(tmp_path / "other", name="mine.other")
+def test_two_files_of_one_name_that_are_not_alike_are_refused(write, capsys):
+    add_own([("mine.toml", write().read_text())])
+    other = write(name="mine.other")
     assert run(["show", "--catalogue", str(other)]) == 2
     assert "mine.toml" in capsys.readouterr().err
+
+
+def test_a_command_knows_nothing_of_the_file_of_the_one_before(write, tmp_path):
+    assert run(["show", "--catalogue", str(write()), "--part", "verdict"]) == 0
+    assert run(["show", "mine.mad"]) == 2
+    assert run(["show", "--catalogue", str(write(name="mine.other")), "--part", "verdict"]) == 0
     assert run(["show", "--catalogue", str(tmp_path / "none.toml")]) == 2
     assert run(["show"]) == 2
+
+
+def test_a_template_that_was_changed_is_read_again(write, tmp_path, capsys):
+    path, template = write(family="chain_of_mine"), tmp_path / "chain_of_mine.ptx.j2"
+    for comment in ("// first", "// second"):
+        template.write_text(TEMPLATE.replace("{% block copy %}", f"{{% block copy %}}\n{comment}"))
+        assert run(["show", "--catalogue", str(path), "--part", "ptx"]) == 0
+        assert comment in capsys.readouterr().out

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,14 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     (tmp_path / LEFT).write_bytes(b"half")
     write(tmp_path / "a")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_is_searched_once_however_many_files_are_written(tmp_path, monkeypatch):
+    searched = []
+    monkeypatch.setattr(Path, "glob", lambda folder, _: searched.append(folder) or iter(()))
+    for name in "abc":
+        write(tmp_path / name)
+    assert searched == [tmp_path]
 
 
 def test_a_file_that_another_process_is_writing_stays(tmp_path):

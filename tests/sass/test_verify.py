@@ -139,7 +139,7 @@ def test_the_key_follows_all_that_a_verdict_follows_from(monkeypatch):
         keys.add(key())
     monkeypatch.setattr(cache + "_code_digest", lambda: "another loop check")
     keys.add(key())
-    monkeypatch.setattr(cache + "_family_digest", lambda family: "another template")
+    monkeypatch.setattr(cache + "_family_digest", lambda family, own: "another template")
     keys.add(key())
     assert len(keys) == 10
 
