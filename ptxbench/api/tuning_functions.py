@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-import numpy as np
 
 from ptxbench.api.benching import FLUSHED, WARM, opened_gpu, rounds_of
 from ptxbench.core.bounds import one_of, whole_within, within
@@ -21,17 +19,17 @@ from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.result import Bench
 from ptxbench.experiment.calls.rounds import RoundSettings
 from ptxbench.experiment.calls.verdict import Judged, judge
-from ptxbench.tune.called_function import CalledFunction, require_function_strategy, search_function
+from ptxbench.tune.called_function import CalledFunction
+from ptxbench.tune.clocks.axes import SettingAxes, Values
 from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.trial import Trial
-from ptxbench.tune.tuning import AT_RANDOM
+from ptxbench.tune.tuning import AT_RANDOM, Tuning, require_sense, tune
 from ptxbench.tune.variant_runner import TrialOptions
 
 _OBJECTIVES = ("energy", "time", "edp")
 _MOST = 10_000
 _NOT_TRIED = "not tried"
-# Calls by which a configuration is timed, and those before.
-_TIMED_CALLS, _FIRST_CALLS = 10, 2
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,8 @@ class TunedFunction:
         Raises:
             InputError: None counts; the message has the reason of the first.
         """
-        if self.tried[0].reason or self.tried[0].bench is None:
-            raise InputError(f"no configuration counts: {self.tried[0].reason or 'none was measured'}")
+        if self.tried[0].reason:
+            raise InputError(f"no configuration counts: {self.tried[0].reason}")
         return self.tried[0]
 
     def __iter__(self) -> Iterator[Configured]:
@@ -129,6 +127,9 @@ def tune_function(
     out: str | Path | None = None,
     resume: bool = False,
     l2: str = WARM,
+    clocks: Sequence[int] | None = None,
+    power_limits: Sequence[int] | None = None,
+    allow_settings: bool = False,
     seed: int = 0,
     gpu: Any = None,
 ) -> TunedFunction:
@@ -138,8 +139,9 @@ def tune_function(
         print(found.best.values, found.best.energy_j)
 
     Every combination is called, compared with `check`, and timed. Then the fastest, and the first that was
-    given, are called in rounds while power is read, as `ptxbench.compare` does it. With `strategy` or `out`
-    some are tried instead, each with its power, as a search of kernels does it; then the best in rounds.
+    given, are called in rounds while power is read, as `ptxbench.compare` does it. With `strategy`, `out` or
+    `clocks` some are tried instead, each with its power, as `ptxbench tune kernel` does it; then the best in
+    rounds, but where clocks or limits are set: there each has what the search read.
 
     Args:
         function: Is given a value of each axis by name; it launches its work in the default stream.
@@ -151,13 +153,17 @@ def tune_function(
         budget: Seconds that the rounds may take.
         measure_first: How many of the best are called in rounds.
         max_difference: As `ptxbench.compare` takes it.
-        strategy: How those that are tried are chosen: "random", or a strategy of Kernel Tuner such as
-            "genetic_algorithm"; None: all, or with `out` "random".
+        strategy: How those that are tried are chosen, as of `ptxbench tune kernel`: "random", "timed" (all
+            are timed, then power is read of the fastest five), a strategy of Kernel Tuner such as
+            "genetic_algorithm", or with `clocks` one such as "race-to-idle+clocks"; None: all, or "random".
         trials: How many are tried by a strategy.
         out: Folder that keeps each trial before the next begins; `ptxbench tune report` reads it.
         resume: Whether the folder is there, and the search goes on.
         l2: "warm", or "flushed": L2 is emptied before each call of the rounds, and what that takes is taken
             off.
+        clocks: SM clocks that each is tried at, MHz.
+        power_limits: Power limits that each is tried under, W.
+        allow_settings: Whether the GPU may be set to them; it is restored at the end.
         seed: Of the order.
         gpu: As `ptxbench.bench` takes it.
 
@@ -170,40 +176,42 @@ def tune_function(
     seconds = within("budget", budget, 1, 86400)
     most = whole_within("measure_first", measure_first, 1, 100)
     one_of("l2", l2, (WARM, FLUSHED))
-    wanted = whole_within("trials", trials, 1, _MOST)
-    if strategy is not None:
-        require_function_strategy(strategy)
+    whole_within("trials", trials, 1, _MOST)
     if resume and out is None:
         raise ArgumentError("resume", "needs `out`, the folder of the search to continue")
-    values = _combinations(axes)
+    values, axes_set = (
+        _combinations(axes),
+        SettingAxes(*(_values(one) for one in (clocks, None, power_limits))),
+    )
     subject = CalledFunction(function, values, check, reset, max_difference)
-    calls = [partial(function, **one) for one in values]
+    by_power = strategy is not None or out is not None or axes_set.given
+    tuning = Tuning(
+        problem=subject,
+        goal=Goal(Objective(objective if by_power else Objective.TIME)),
+        options=TrialOptions(power=by_power and objective != "time", seed=seed),
+        strategy=strategy or AT_RANDOM,
+        budget=trials if by_power else len(values),
+        candidates=_MOST,
+        axes=axes_set,
+        allow_settings=allow_settings,
+    )
+    require_sense(tuning, tuning.strategy)
     with ExitStack() as stack:
-        if strategy is None and out is None:
-            found = _all_checked(subject)
-            if all(one.reason for one in found):
-                return TunedFunction(tuple(found), check is not None, None)
-            device = opened_gpu(gpu, stack)
-            _time_all(device, found, calls, seed)
-            first = sorted(
-                (n for n, one in enumerate(found) if not one.reason), key=lambda n: found[n].time_s
-            )
-        else:
-            device = _opened_after_a_call(subject, gpu, stack)
-            path = (
-                Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
-            )
-            goal, options = Goal(Objective(objective)), TrialOptions(power=objective != "time", seed=seed)
-            how = strategy or AT_RANDOM
-            tuned = search_function(device, subject, goal, options, how, wanted, path, resume=resume)
-            at = {variant.name: n for n, variant in enumerate(subject.variants)}
-            found = [Configured(one, reason=_NOT_TRIED) for one in values]
-            for trial in tuned.trials:
-                found[at[trial.variant.name]] = _searched(values[at[trial.variant.name]], trial)
-            first = [at[trial.variant.name] for trial in tuned.best]
-            if not first:
-                return _ordered(found, objective, check is not None, None)
+        device = _opened_after_a_call(subject, gpu, stack)
+        path = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
+        tuned = tune(device, tuning, path, path if resume else None)
+        at = {variant.name: n for n, variant in enumerate(subject.variants)}
+        if axes_set.given:
+            found = [_searched(values[at[one.variant.name]], one) for one in tuned.trials]
+            return _ordered(found, objective, check is not None, None)
+        found = [Configured(one, reason=_NOT_TRIED) for one in values]
+        for trial in tuned.trials:
+            found[at[trial.variant.name]] = _searched(values[at[trial.variant.name]], trial)
+        first = [at[trial.variant.name] for trial in tuned.best]
+        if not first:
+            return _ordered(found, objective, check is not None, None)
         chosen = list(dict.fromkeys((*first[:most], *(n for n in (0,) if not found[n].reason))))
+        calls = [partial(function, **one) for one in values]
         _measure(device, found, calls, chosen, RoundSettings(budget_s=seconds, seed=seed), l2)
     best = min(chosen, key=lambda number: _cost(found[number], objective))
     before, after = found[0].bench, found[best].bench
@@ -211,6 +219,10 @@ def tune_function(
     if best and before is not None and after is not None:
         judged = judge(before.windows, after.windows)
     return _ordered(found, objective, check is not None, judged)
+
+
+def _values(given: Sequence[int] | None) -> Values | None:
+    return None if given is None else Values(named=tuple(given))
 
 
 def _ordered(
@@ -221,39 +233,27 @@ def _ordered(
 
 
 def _searched(values: Mapping[str, Any], trial: Trial) -> Configured:
-    reason = "" if trial.ok else trial.reason or str(trial.status)
-    return Configured(values, trial.best_time_s, reason, searched_j=trial.energy_j)
+    """Return a trial of a search; one that was only timed has no energy, and counts."""
+    counts = trial.ok or trial.status is TrialStatus.PRUNED
+    reason = "" if counts else trial.reason or str(trial.status)
+    named = {**values, **trial.settings.by_axis}
+    return Configured(named, trial.best_time_s, reason, searched_j=trial.energy_j)
 
 
 def _opened_after_a_call(subject: CalledFunction, gpu: Any, stack: ExitStack) -> Any:
     """Return the GPU that the function runs on, which its first call that works makes known."""
+    said = ""
     for variant in subject.variants if gpu is None else ():
-        with suppress(LaunchError):
-            subject.check(None, subject.build(variant, ""))
-            break
-    return opened_gpu(gpu, stack)
-
-
-def _all_checked(subject: CalledFunction) -> list[Configured]:
-    """Call every configuration for the first time, and compare its results."""
-    found = []
-    for variant in subject.variants:
         try:
-            _, reason = subject.check(None, subject.build(variant, ""))
+            subject.check(None, subject.build(variant, ""))
         except LaunchError as error:
-            reason = str(error)
-        found.append(Configured(subject.values_of(variant), reason=reason))
-    return found
-
-
-def _time_all(gpu: CallingGpu, found: list[Configured], calls: Sequence[Call], seed: int) -> None:
-    """Time every configuration that counts, in random order."""
-    order = np.random.default_rng(seed).permutation(len(found))
-    for number in (int(n) for n in order if not found[n].reason):
-        for _ in range(_FIRST_CALLS):
-            calls[number]()
-        time_s = gpu.time_calls_s(calls[number], _TIMED_CALLS) / _TIMED_CALLS
-        found[number] = Configured(found[number].values, time_s)
+            said = said or str(error)
+        else:
+            break
+    else:
+        if said:
+            raise InputError(f"no configuration counts: {said}")
+    return opened_gpu(gpu, stack)
 
 
 def _combinations(axes: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from ptxbench.core.errors import ArgumentError, InputError, LaunchError, PtxbenchError
+from ptxbench.core.errors import InputError, LaunchError, PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.outputs import first_difference
 from ptxbench.sensors.kernel_run import KernelRun
-from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.folder import TuningFolder, tuning_manifest
-from ptxbench.tune.objective import Goal, pareto_front, ranked
-from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.problem import KernelProblem
-from ptxbench.tune.search import Evaluator, search_random
 from ptxbench.tune.space import Space
-from ptxbench.tune.strategies import STRATEGIES, require_strategy, search_by_strategy
-from ptxbench.tune.trial import Trial
 from ptxbench.tune.tunable_kernel import Prediction
-from ptxbench.tune.tuning import AT_RANDOM, Tuned
-from ptxbench.tune.variant_runner import Repeated, TrialOptions, VariantRunner, require_window
 
 _MISSING = "default"
 
@@ -101,9 +89,9 @@ class CalledFunction:
         digest = hashlib.sha256("\n".join([name, *self._values]).encode()).hexdigest()[:16]
         self.problem = KernelProblem(name, axes, digest)
 
-    def values_of(self, variant: Configuration) -> Mapping[str, Any]:
-        """Return the values that a configuration stands for."""
-        return self._values[variant.name]
+    def space(self, target: str) -> Space:
+        """Return the combinations."""
+        return Space(self.problem, target, self.variants, ())
 
     def build(self, variant: Configuration, target: str) -> Any:  # noqa: ARG002
         """Return the call of a configuration: it is compiled when it is first called."""
@@ -139,85 +127,3 @@ class CalledFunction:
     def launch(self, kernel: Any) -> Any:
         """Return the call."""
         return kernel.call
-
-
-class FunctionRunner(VariantRunner):
-    """Tries configurations of a function."""
-
-    def predict(
-        self, built: Any, build_wall_s: float = math.nan, settings: GpuSettings = DEFAULT_SETTINGS
-    ) -> Trial:
-        """Return what is known of a configuration that has not run: nothing."""
-        return Trial(
-            variant=built.variant,
-            status=TrialStatus.OK,
-            correct=Correct.UNCHECKED,
-            build_wall_s=build_wall_s,
-            settings=settings,
-        )
-
-    def _work(self, kernel: Any) -> Repeated:
-        assert isinstance(self.gpu, CallingGpu)  # noqa: S101 - `search_function` wants one
-        return Called(self.gpu, kernel.call)
-
-
-def require_function_strategy(strategy: str) -> None:
-    """Check that functions can be searched by a strategy.
-
-    Raises:
-        ArgumentError: There is no such strategy, or it needs a kernel's code.
-        InputError: It is one of Kernel Tuner, which is not installed.
-    """
-    if strategy == AT_RANDOM:
-        return
-    if strategy not in STRATEGIES:
-        known = ", ".join((AT_RANDOM, *STRATEGIES))
-        raise ArgumentError("strategy", f"{strategy!r} is none for functions; there are {known}")
-    require_strategy(strategy)
-
-
-def search_function(
-    gpu: Any,
-    subject: CalledFunction,
-    goal: Goal,
-    options: TrialOptions,
-    strategy: str,
-    budget: int,
-    path: Path,
-    *,
-    resume: bool,
-) -> Tuned:
-    """Search the configurations of a function, each trial kept before the next begins.
-
-    Args:
-        gpu: Where they run; it calls functions.
-        subject: The function.
-        goal: What is made small.
-        options: How configurations are tried.
-        strategy: "random", or one of Kernel Tuner.
-        budget: Trials that the folder may come to hold.
-        path: The folder.
-        resume: Whether it is there, and the search goes on.
-
-    Raises:
-        InputError: The folder is of something else, or cannot be written.
-        GpuError: The GPU stopped answering; the folder holds what was tried.
-    """
-    if options.power:
-        require_window(gpu, options.window_s)
-    manifest = tuning_manifest(gpu, subject.problem, options, "")
-    space = Space(subject.problem, gpu.info.target, subject.variants, ())
-    folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
-    runner = FunctionRunner(gpu, subject, options, None, before=folder.trials.values())
-    evaluator = Evaluator(runner, folder, budget, jobs=1)
-    try:
-        if strategy == AT_RANDOM:
-            search_random(space, evaluator, options.seed)
-        else:
-            search_by_strategy(strategy, space, evaluator, goal, options.seed)
-    finally:
-        folder.require(runner.source)
-        folder.close()
-    trials, scale = folder.believed()
-    best, front = ranked(trials, goal), pareto_front(trials)
-    return Tuned(path, folder.manifest, trials, best, front, len(space.candidates), scale=scale)

@@ -1,4 +1,4 @@
-"""Tunes GEMM on one GPU into one folder: what `ptxbench tune gemm` does."""
+"""Tunes a product, a kernel or a function on one GPU into one folder."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ptxbench.storage.location import default_run_path
 from ptxbench.storage.shipped import SHIPPED
 from ptxbench.tune.blocks.guerreiro import HIGH_OCCUPANCY
 from ptxbench.tune.blocks.search import search_blocks
+from ptxbench.tune.called_function import CalledFunction
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.clocks.axes import SettingAxes, settings_of
 from ptxbench.tune.clocks.search import search_by_clocks
@@ -53,7 +54,7 @@ class Tuning:
     """What is tuned, and how.
 
     Attributes:
-        problem: The product, or a user's kernel.
+        problem: The product, a user's kernel, or a function of another library.
         goal: What is made small.
         options: How variants are tried.
         strategy: "timed", "estimate", "random", "guerreiro", or a strategy of Kernel Tuner; "" for what
@@ -79,7 +80,7 @@ class Tuning:
         observers: Look on while the power of a variant is measured; each trial keeps what they saw.
     """
 
-    problem: Problem | KernelSpec
+    problem: Problem | KernelSpec | CalledFunction
     goal: Goal
     options: TrialOptions = field(default_factory=TrialOptions)
     strategy: str = ""
@@ -156,7 +157,7 @@ def tune(
         )
     tuning = _with_own_table(tuning, gpu.info)
     strategy = tuning.strategy or usual_strategy(tuning)
-    _require_sense(tuning, strategy)
+    require_sense(tuning, strategy)
     if tuning.options.power:
         require_window(gpu, tuning.options.window_s)
     subject, space = subject_of(gpu, tuning)
@@ -295,6 +296,8 @@ def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[TunableKernel, Space]:
     Raises:
         InputError: No variant is left, or a file does not fit.
     """
+    if isinstance(tuning.problem, CalledFunction):
+        return tuning.problem, tuning.problem.space(gpu.info.target)
     if isinstance(tuning.problem, KernelSpec):
         cycles = open_atlas(tuning.table).cycles if tuning.table else None
         kernel = UserKernel(tuning.problem, tuning.options.seed, cycles)
@@ -366,8 +369,12 @@ def pattern_of(subject: TunableKernel, tuning: Tuning) -> str:
     return subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
 
 
-def _require_sense(tuning: Tuning, strategy: str) -> None:
-    """Refuse what cannot be done.
+def require_sense(tuning: Tuning, strategy: str) -> None:
+    """Refuse what cannot be done, before anything runs.
+
+    Args:
+        tuning: What is tuned, and how.
+        strategy: How variants are chosen.
 
     Raises:
         InputError: The settings do not go together.
@@ -382,7 +389,7 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
         require_strategy(strategy)
     if strategy == BY_BLOCKS and not isinstance(tuning.problem, KernelSpec):
         raise ArgumentError(
-            "strategy", "guerreiro tunes the block size of your own kernel; gemm has more axes"
+            "strategy", "guerreiro tunes the block size of a kernel that a specification describes"
         )
     if not for_time and not tuning.options.power and tuning.table is None:
         raise ArgumentError(
@@ -399,7 +406,10 @@ def _require_sense(tuning: Tuning, strategy: str) -> None:
 
 def _require_estimates(tuning: Tuning, strategy: str) -> None:
     for_time = tuning.goal.objective is Objective.TIME
-    if strategy in (TIMED, BY_ESTIMATE) and tuning.table is None and not for_time:
+    if isinstance(tuning.problem, CalledFunction):
+        if strategy == BY_ESTIMATE:
+            raise ArgumentError("strategy", "estimate needs the code of a kernel; take timed")
+    elif strategy in (TIMED, BY_ESTIMATE) and tuning.table is None and not for_time:
         raise ArgumentError("strategy", f"{strategy} needs a table to estimate by; give `table`")
     if strategy == TIMED and (for_time or not tuning.options.power):
         raise ArgumentError("strategy", "timed measures the power of some; take estimate for times alone")

@@ -13,6 +13,7 @@ from ptxbench.core.errors import ArgumentError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.base import Gpu, Launch
+from ptxbench.devices.calling import CallingGpu
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import (
@@ -24,6 +25,7 @@ from ptxbench.experiment.settled_run import (
 from ptxbench.model.throughput import dram_time_s
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.blocks.occupancy import occupancy
+from ptxbench.tune.called_function import Called, Calling
 from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
@@ -143,26 +145,31 @@ class VariantRunner:
         )
 
     def predict(
-        self, built: Built | Refused, build_wall_s: float = math.nan, settings: GpuSettings = DEFAULT_SETTINGS
+        self,
+        built: Built | Calling | Refused,
+        build_wall_s: float = math.nan,
+        settings: GpuSettings = DEFAULT_SETTINGS,
     ) -> Trial:
-        """Return what is known of a variant that has not run: its work, modelled time and energy."""
-        if isinstance(built, Refused):
-            return Trial(
-                variant=built.variant,
-                status=TrialStatus.REFUSED,
-                reason=built.reason,
-                correct=Correct.UNCHECKED,
-                build_wall_s=build_wall_s,
-                settings=settings,
-            )
-        info = self.gpu.info
-        seen = self.subject.predict(built, _clocked(info, settings))
-        work = seen.work
+        """Return what is known of a variant that has not run: its work, modelled time and energy.
+
+        Of a function nothing is.
+        """
         trial = Trial(
             variant=built.variant,
             status=TrialStatus.OK,
-            reason="",
             correct=Correct.UNCHECKED,
+            build_wall_s=build_wall_s,
+            settings=settings,
+        )
+        if isinstance(built, Refused):
+            return replace(trial, status=TrialStatus.REFUSED, reason=built.reason)
+        if isinstance(built, Calling):
+            return trial
+        info = self.gpu.info
+        seen = self.subject.predict(built, _clocked(info, settings))
+        work = seen.work
+        trial = replace(
+            trial,
             cubin_sha256=built.cubin.sha256,
             registers=built.resources.registers,
             occupancy=occupancy(built.needs, sm_facts(info.target)),
@@ -171,8 +178,6 @@ class VariantRunner:
             dram_bytes=work.dram_bytes if work else math.nan,
             modelled_s=max(seen.modelled_s, self._memory_s(work, settings)),
             flops=seen.flops,
-            build_wall_s=build_wall_s,
-            settings=settings,
         )
         estimated = self._estimated(trial, trial.modelled_s, COOL_C)
         return replace(estimated, foreseen_j=estimated.estimated_j)
@@ -191,7 +196,7 @@ class VariantRunner:
 
     def measure(
         self,
-        built: Built | Refused,
+        built: Built | Calling | Refused,
         build_wall_s: float = math.nan,
         objection: Callable[[Trial], str] = lambda _: "",
         settings: GpuSettings = DEFAULT_SETTINGS,
@@ -265,6 +270,9 @@ class VariantRunner:
 
     def _work(self, kernel: Any) -> Repeated:
         """Return what is timed and measured of a variant."""
+        if isinstance(kernel, Calling):
+            assert isinstance(self.gpu, CallingGpu)  # noqa: S101 - `tune_function` wants one
+            return Called(self.gpu, kernel.call)
         return Launched(self.gpu, self.subject.launch(kernel))
 
     def _with_power(self, trial: Trial, work: Repeated) -> Trial:

@@ -93,9 +93,8 @@ def test_a_search_of_a_function_is_kept_goes_on_and_is_reported(tmp_path, capsys
     _, some = search(gpu, path, trials=4)
     assert len(some) == 4
     lines = (path / "trials.jsonl").read_text().splitlines()
-    assert len(lines) == 4
     _, found = search(gpu, path, resume=True)
-    assert (path / "trials.jsonl").read_text().splitlines()[:4] == lines
+    assert (path / "trials.jsonl").read_text().splitlines()[: len(lines)] == lines
     assert len(found) == 9
     assert found.best.values == {"block": 128, "name": "plain"}
     assert {one.values["name"] for one in found if "differ" in one.reason} == {"wrong"}
@@ -108,6 +107,29 @@ def test_a_search_of_a_function_is_kept_goes_on_and_is_reported(tmp_path, capsys
         ptxbench.tune_function(Called(gpu), {"block": [64]}, gpu=gpu, out=path, resume=True)
 
 
+def test_of_many_all_are_timed_and_the_power_of_the_fastest_is_read():
+    gpu = ReplayingGpu(4)
+    _, found = search(gpu, None, strategy="timed", measure_first=1)
+    counted = [one for one in found if not one.reason]
+    assert found.best.values == {"block": 128, "name": "plain"}
+    assert len(counted) == 6
+    (slowest,) = [one for one in counted if math.isnan(one.energy_j)]
+    assert slowest.time_s == max(one.time_s for one in counted)
+
+
+def test_clocks_are_tried_by_consent_alone_and_put_back():
+    gpu = ReplayingGpu(4)
+    before = gpu.settable.settings()
+    given = {"strategy": "race-to-idle+clocks", "clocks": [1980, 990], "trials": 20}
+    with pytest.raises(InputError, match="add `allow_settings`"):
+        search(gpu, None, **given)
+    _, found = search(gpu, None, **given, allow_settings=True)
+    assert {one.values["sm_clock_mhz"] for one in found} == {1980, 990}
+    assert found.best.values["block"] == 64
+    assert len(found) == 10
+    assert gpu.settable.settings() == before
+
+
 def test_a_strategy_of_kernel_tuner_chooses_for_a_function(tmp_path):
     pytest.importorskip("kernel_tuner", reason="the extra tune is not installed")
     gpu = ReplayingGpu(5)
@@ -115,8 +137,10 @@ def test_a_strategy_of_kernel_tuner_chooses_for_a_function(tmp_path):
     assert len(found) <= 6
     assert set(run.blocks) >= {one.values["block"] for one in found}
     assert found.best.energy_j <= 1.02 * min(one.energy_j for one in found)
-    with pytest.raises(ArgumentError, match="'timed' is none for functions; there are random, "):
-        search(gpu, None, strategy="timed")
+    with pytest.raises(ArgumentError, match="estimate needs the code of a kernel"):
+        search(gpu, None, strategy="estimate")
+    with pytest.raises(InputError, match="no strategy is called 'quick'; there are timed, "):
+        search(gpu, None, strategy="quick")
     with pytest.raises(ArgumentError, match="resume needs `out`"):
         search(gpu, None, resume=True)
 
@@ -174,7 +198,7 @@ def test_a_kernel_of_triton_is_tuned_in_ten_lines(triton_configs):
     )
     assert found.best.values == {"BLOCK": 128, "num_warps": 4}
     assert found.checked
-    assert kernel.launches[0] == ((1,), {"BLOCK": 64, "num_warps": 4})
+    assert ((1,), {"BLOCK": 64, "num_warps": 4}) in kernel.launches
 
 
 def test_a_kernel_that_writes_nothing_does_not_inherit_what_another_wrote(triton_configs):

@@ -98,7 +98,7 @@ def test_kernels_at_once_are_tuned_with_the_clock(tmp_path: Path, capsys: pytest
 
 def test_the_strategy_is_none_for_matrix_products(tmp_path: Path) -> None:
     gemm = Tuning(Problem(DType.F32, 256, 256, 256), Goal(Objective.ENERGY), strategy="guerreiro")
-    with pytest.raises(InputError, match="block size of your own kernel"):
+    with pytest.raises(InputError, match="block size of a kernel that a specification describes"):
         tune(SimulatedGpu(), gemm, tmp_path / "t")
 
 
