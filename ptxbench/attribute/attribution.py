@@ -31,10 +31,11 @@ import numpy as np
 
 from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.equations import SETTINGS, Equations, Readings, equations_of
-from ptxbench.attribute.launches import WHOLE_GRAPH, Launches
+from ptxbench.attribute.launches import Launches
 from ptxbench.attribute.powers import Expected, prior_of, resampled, solve
 from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.response import responses
+from ptxbench.attribute.whole_graphs import GraphKernel, GraphKernels
 from ptxbench.sensors.trace import Float64s
 
 NO_KERNEL = "(no kernel)"
@@ -56,8 +57,8 @@ class Share:
         interval_j: Its 95% interval, J; NaN where there is none.
         method: How it was found.
         expected_j: What a measured table expects, J; NaN where none was given or it does not know.
-        members: Of names that cannot be told apart, or of a whole graph, what each may have taken, the
-            largest first; they add up to this share. In a graph their calls are those of the graph.
+        members: Of names that cannot be told apart, or of a whole graph, what each kernel may have taken, the
+            largest first; they add up to this share. In a graph their time holds the gaps between them.
     """
 
     names: tuple[str, ...]
@@ -118,6 +119,7 @@ def attribute(
     unseen_ns: Sequence[tuple[int, int]] = (),
     is_counted: bool = True,
     expected: Mapping[str, Expected] | None = None,
+    graphs: Mapping[str, GraphKernels] | None = None,
 ) -> Attribution:
     """Return what each kernel took of a GPU's energy, the largest first, and what passed without a kernel.
 
@@ -135,13 +137,16 @@ def attribute(
         is_counted: Whether their launches were counted.
         expected: What a measured table expects, by kernel name; it is the prior of those. What an earlier
             replay measured is none: it only splits groups.
+        graphs: What the kernels of graphs are that are seen as a whole, by the names of the graphs.
     """
+    expected = expected or {}
     busy = BusyTime(launches, origin_ns, unseen_ns, is_counted=is_counted)
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
-    every = {i: expected[name] for i, name in enumerate(launches.names) if expected and name in expected}
+    every = {i: expected[name] for i, name in enumerate(launches.names) if name in expected}
     known = {i: one for i, one in every.items() if not one.is_replayed}
+    replayed = {name: one.kernels for name, one in expected.items() if one.kernels}
     least_s = SETTINGS.least_refreshes * readings.refresh_s
     columns = _columns(busy.by_name_s, least_s, known)
     busy.set_columns(columns)
@@ -161,7 +166,7 @@ def attribute(
     shares = tuple(
         replace(
             _told(share, readings, known, launches.names),
-            members=_members(share, launches, busy, readings, every),
+            members=_members(share, launches, busy, readings, expected, {**replayed, **(graphs or {})}),
         )
         for share in _shares(design, fit, kernels, launches, busy, least_s)
     )
@@ -286,22 +291,31 @@ def _bounds_w(readings: Readings) -> tuple[float, float]:
 
 
 def _members(
-    share: Share, launches: Launches, busy: BusyTime, readings: Readings, known: Mapping[int, Expected]
+    share: Share,
+    launches: Launches,
+    busy: BusyTime,
+    readings: Readings,
+    known: Mapping[str, Expected],
+    graphs: Mapping[str, GraphKernels],
 ) -> tuple[Share, ...]:
-    """Return what each name of a group takes of its energy, the largest first; none of a single name.
+    """Return what each kernel of a group takes of its energy, the largest first; none of a single one.
 
     Powers within a group that the readings of one board seem to tell have nothing to do with those of another
     board in the same program. So a name has what a table or a replay expects of it, and the others by time
     what is left; all is scaled to the sum. The interval is all that the sum and the bounds of power allow; of
     a name of which something is expected, those are its error and what the scale changed.
     """
-    number = {text: i for i, text in enumerate(launches.names)}
-    if share.names == (WHOLE_GRAPH,) and (graph := known.get(number[WHOLE_GRAPH])) is not None:
-        return _in_graph(share, graph)
-    if len(share.names) == 1:
+    if len(share.names) == 1 and share.names[0] not in graphs:
         return ()
-    names = [number[text] for text in share.names]
-    time_s = busy.by_name_s[names]
+    number = {text: i for i, text in enumerate(launches.names)}
+    calls: dict[str, int] = {}
+    times_s: dict[str, float] = {}
+    for text in share.names:
+        for one in graphs.get(text, (GraphKernel(text, 1, 1.0),)):
+            calls[one.name] = calls.get(one.name, 0) + one.calls * int(busy.calls[number[text]])
+            own_s = one.share * float(busy.by_name_s[number[text]])
+            times_s[one.name] = times_s.get(one.name, 0.0) + own_s
+    names, time_s = list(times_s), np.array(list(times_s.values()))
     low_w, high_w = (np.full(len(names), bound_w) for bound_w in _bounds_w(readings))
     is_known = np.array([name in known for name in names])
     power_w = np.array([known[name].power_w if name in known else 0.0 for name in names])
@@ -317,8 +331,8 @@ def _members(
     high_j = np.minimum(most_j, share.interval_j[1] - (least_j.sum() - least_j))
     members = [
         Share(
-            (launches.names[name],),
-            int(busy.calls[name]),
+            (name,),
+            calls[name],
             float(time_s[i]),
             float(energy_j[i]),
             (float(min(low_j[i], energy_j[i])), float(max(high_j[i], energy_j[i]))),
@@ -327,21 +341,6 @@ def _members(
         )
         for i, name in enumerate(names)
     ]
-    return tuple(sorted(members, key=lambda one: -one.energy_j))
-
-
-def _in_graph(share: Share, graph: Expected) -> tuple[Share, ...]:
-    """Return what each kernel of a whole graph takes of its energy and time, as in an earlier replay."""
-    relative = graph.error_w / graph.power_w
-    members = []
-    for name, (part_j, part_s) in graph.kernels.items():
-        low_j, high_j = (end * part_j for end in share.interval_j)
-        energy_j = share.energy_j * part_j
-        interval_j = (
-            energy_j - math.hypot(energy_j - low_j, relative * energy_j),
-            energy_j + math.hypot(high_j - energy_j, relative * energy_j),
-        )
-        members.append(Share((name,), share.calls, share.time_s * part_s, energy_j, interval_j, BY_REPLAY))
     return tuple(sorted(members, key=lambda one: -one.energy_j))
 
 

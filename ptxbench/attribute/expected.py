@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxbench.attribute.launches import WHOLE_GRAPH
 from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import energy_of
 from ptxbench.attribute.recorded import RUN, RecordedProgram, load
@@ -18,6 +17,7 @@ from ptxbench.attribute.replay.of_program import program_profiles
 from ptxbench.attribute.replay.plan import SETTINGS
 from ptxbench.attribute.replay.profile import Profile, ProfileRow, profile_of
 from ptxbench.attribute.replay.replayed import ProfileFolder
+from ptxbench.attribute.whole_graphs import WHOLE_GRAPH, GraphKernel
 from ptxbench.core.demangle import demangled
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
@@ -107,21 +107,17 @@ def replayed_powers(recorded: RecordedProgram, profiles: Iterable[Profile]) -> d
         return {}
     expected = {name: _together(found, differs) for name, found in rows.items()}
     whole = _together([row for found in rows.values() for row in found], differs)
-    by_name = {name: (_energy_j(found), _time_s(found)) for name, found in rows.items()}
-    whole_j, whole_s = (sum(one[i] for one in by_name.values()) for i in (0, 1))
-    kernels = {name: (energy_j / whole_j, time_s / whole_s) for name, (energy_j, time_s) in by_name.items()}
-    return {**expected, WHOLE_GRAPH: replace(whole, kernels=kernels)}
+    times_s = {name: _time_s(found) for name, found in rows.items()}
+    # How often each kernel runs in one of the graphs is not known.
+    kernels = (GraphKernel(name, 1, time_s / sum(times_s.values())) for name, time_s in times_s.items())
+    return {**expected, WHOLE_GRAPH: replace(whole, kernels=tuple(kernels))}
 
 
 def _together(rows: Sequence[ProfileRow], differs: float) -> Expected:
     """Return what some rows drew together; `differs` is by how much a program may draw otherwise."""
     time_s = _time_s(rows)
-    power_w, half_w = _energy_j(rows) / time_s, sum(row.half_j for row in rows) / time_s
+    power_w, half_w = sum(row.energy_j for row in rows) / time_s, sum(row.half_j for row in rows) / time_s
     return Expected(power_w, math.hypot(half_w, differs * power_w), is_replayed=True)
-
-
-def _energy_j(rows: Sequence[ProfileRow]) -> float:
-    return sum(row.energy_j for row in rows)
 
 
 def _time_s(rows: Sequence[ProfileRow]) -> float:
@@ -142,12 +138,14 @@ def _mean_times_s(recorded: RecordedProgram) -> Mapping[str, float]:
     """Return the mean time of a call of each kernel name, s."""
     time_s: dict[str, float] = {}
     calls: dict[str, int] = {}
+    graphs = recorded.log.graphs
     for launches in recorded.log.by_gpu.values():
         lengths_s = (launches.end_ns - launches.start_ns) / 1e9
         count = len(launches.names)
         each_s = np.bincount(launches.name, lengths_s, count)
         each = np.bincount(launches.name, minlength=count)
-        for name, one_s, number in zip(launches.names, each_s.tolist(), each.tolist(), strict=True):
-            time_s[name] = time_s.get(name, 0.0) + one_s
-            calls[name] = calls.get(name, 0) + number
+        for text, one_s, number in zip(launches.names, each_s.tolist(), each.tolist(), strict=True):
+            for one in graphs.get(text, (GraphKernel(text, 1, 1.0),)):
+                time_s[one.name] = time_s.get(one.name, 0.0) + one_s * one.share
+                calls[one.name] = calls.get(one.name, 0) + number * one.calls
     return {name: one_s / max(calls[name], 1) for name, one_s in time_s.items()}

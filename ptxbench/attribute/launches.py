@@ -23,12 +23,11 @@ from ptxbench.attribute.process_log import (
 )
 from ptxbench.attribute.ranges import RangeKind, Ranges, join_ranges, read_windows
 from ptxbench.attribute.replay.program_log import ProcessReplay, read_replay
+from ptxbench.attribute.whole_graphs import GraphKernels, WholeGraphs
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow
 
 # Kernels that follow each other this closely are one stretch of work for a sensor.
 _PAUSE_NS = 100_000_000
-# The name of a graph that events have timed as a whole.
-WHOLE_GRAPH = "(a CUDA graph)"
 # Launches of one name on one lane: the name, begins and ends, and the lane.
 Part = tuple[str, Int64s, Int64s, str]
 # Which of some texts each launch has.
@@ -147,6 +146,7 @@ class LaunchLog:
         is_counted: Whether launches were counted meanwhile; else as many are supposed as just before.
         counts: How many of each unit the program said to have made.
         replays: What processes launched again when they were over.
+        graphs: What the kernels of CUDA graphs are that were seen as a whole, by the names of the graphs.
     """
 
     by_gpu: dict[str, Launches]
@@ -158,6 +158,7 @@ class LaunchLog:
     is_counted: bool = True
     counts: Mapping[str, float] = field(default_factory=dict)
     replays: tuple[ProcessReplay, ...] = ()
+    graphs: Mapping[str, GraphKernels] = field(default_factory=dict)
 
 
 def no_launches() -> Launches:
@@ -183,15 +184,20 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
     ranges: list[tuple[RangeKind, str, int, int]] = []
     replays: list[ProcessReplay] = []
     unseen_ns: list[tuple[int, int]] = []
+    named: dict[tuple[int, tuple[tuple[str, int], ...]], str] = {}
+    graphs: dict[str, GraphKernels] = {}
     for process, count, mine in zip(processes, counts, unseen, strict=True):
         if (replayed := read_replay(process.file, process.names, process.devices)) is not None:
             replays.append(replayed)
         ranges += [(RangeKind.NVTX, *one) for one in process.ranges()]
         if mine:
             unseen_ns += not_run(mine, process.launches(count))
-        for rows in process.launches(count):
+        whole = WholeGraphs(process, count, named)
+        graphs |= whole.kernels
+        for rows in whole.pieces():
             _gather(rows, process, end_ns, mine if has_turns else None, gathered)
-        if remark := remark_on_graphs(process.launches(count), has_turns=bool(mine)):
+        remark = "" if whole.kernels else remark_on_graphs(process.launches(count), has_turns=bool(mine))
+        if remark:
             process.remarks.append(f"process {process.pid}: {remark}")
     found = (*join_ranges(ranges), *read_windows(folder))
     if end_ns is not None:
@@ -206,6 +212,7 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
         all(one.before.any for spans in unseen for one in spans),
         read_counts(folder),
         tuple(replays),
+        graphs,
     )
 
 
@@ -230,7 +237,7 @@ def _gather(
         lanes = [f"{_lane(process.pid)}{stream}" for stream in streams.tolist()]
         sides_ns = (here["start_ns"], np.minimum(here["end_ns"], last_ns))
         start_ns, end_ns_ = (side_ns.astype(np.int64) for side_ns in sides_ns)
-        weight = None if unseen is None else weights_of(start_ns, unseen, here["is_in_graph"] != 0)
+        weight = None if unseen is None else weights_of(start_ns, unseen, here["graph"] != 0)
         uuid = process.devices.get(device, "")
         gathered.add(uuid, Launches(tuple(texts), name, start_ns, end_ns_, tuple(lanes), lane, weight))
 

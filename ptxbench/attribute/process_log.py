@@ -33,7 +33,7 @@ _LAUNCH = np.dtype(
         ("name", "<u4"),
         ("device", "<u4"),
         ("stream", "<u4"),
-        ("is_in_graph", "<u4"),
+        ("graph", "<u4"),
     ]
 )
 _RANGE = np.dtype([("start_ns", "<u8"), ("end_ns", "<u8"), ("name", "<u4"), ("thread", "<u4")])
@@ -105,6 +105,7 @@ class ProcessLog:
         dropped: Kernels that were lost.
         remarks: What else to know, a sentence each.
         turns: When its kernels were looked at.
+        graphs: How many launches of each CUDA graph were seen kernel by kernel, by its number.
         has_cuda: Whether it used CUDA.
     """
 
@@ -114,6 +115,7 @@ class ProcessLog:
     dropped: int = 0
     remarks: list[str] = field(default_factory=list)
     turns: list[_Turn] = field(default_factory=list)
+    graphs: dict[int, int] = field(default_factory=dict)
     has_cuda: bool = False
 
     @property
@@ -167,6 +169,8 @@ def read_process(file: Path, *, is_early: bool) -> ProcessLog:
             process.devices[number] = text
         elif word == "dropped" and number is not None:
             process.dropped += number
+        elif word == "graph" and number is not None:
+            process.graphs[number] = _launched(text).alone
         elif word in _SAID:
             process.remarks.append(f"process {pid}: {_SAID[word].format(rest)}")
             ended = ended or word == "refused"
@@ -231,7 +235,7 @@ def remark_on_graphs(pieces: Iterator[npt.NDArray[Any]], *, has_turns: bool) -> 
     each_ns = passed_ns = count = last_ns = 0
     first_ns = np.iinfo(np.int64).max
     for whole in pieces:
-        rows = whole[whole["is_in_graph"] != 0]
+        rows = whole[whole["graph"] != 0]
         if not len(rows):
             continue
         count += len(rows)

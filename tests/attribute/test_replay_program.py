@@ -11,11 +11,18 @@ from fakes.loads import LoadedGpu
 from ptxbench.api.board import open_boards
 from ptxbench.attribute.attribution import BY_REPLAY, BY_TIME
 from ptxbench.attribute.expected import replayed_powers
-from ptxbench.attribute.launches import WHOLE_GRAPH, Launches, LaunchLog, join_launches
+from ptxbench.attribute.launches import Launches, LaunchLog, join_launches
 from ptxbench.attribute.page import page
 from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import energy_of, recorded_board, recording
-from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram, keep, load, program_manifest
+from ptxbench.attribute.recorded import (
+    RecordedBoard,
+    RecordedProgram,
+    keep,
+    load,
+    log_facts,
+    program_manifest,
+)
 from ptxbench.attribute.replay.of_program import _stretches, program_profiles
 from ptxbench.attribute.replay.program_log import (
     NOTHING_TO_DO,
@@ -26,6 +33,7 @@ from ptxbench.attribute.replay.program_log import (
 )
 from ptxbench.attribute.report import document, lines
 from ptxbench.attribute.stacks import program_stacks
+from ptxbench.attribute.whole_graphs import WHOLE_GRAPH, GraphKernel
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
@@ -196,15 +204,45 @@ def test_an_earlier_replay_splits_what_the_readings_cannot_tell_apart(whole, rep
     assert any("by time and what they drew in the earlier replay" in line for line in lines(split))
 
 
-def test_an_earlier_replay_splits_a_graph_that_is_one_row(whole, replayed):
-    recorded, truths, _ = whole
+def in_graphs(recorded, name, **more):
+    """Return the run with each step as one launch of a graph."""
     launches = recorded.log.by_gpu[""]
-    # As by events: a step is one launch of a graph.
     steps = len(launches) // STEPS
     start_ns, end_ns = launches.start_ns[::steps], launches.end_ns[steps - 1 :: steps]
     only = np.zeros(STEPS, dtype=np.int64)
-    graphs = Launches((WHOLE_GRAPH,), only, start_ns, end_ns, (LANE,), only)
-    by_events = replace(recorded, log=replace(recorded.log, by_gpu={"": graphs}))
+    graphs = Launches((name,), only, start_ns, end_ns, (LANE,), only)
+    log = replace(recorded.log, by_gpu={"": graphs}, **more)
+    part = replace(recorded.facts, **log_facts(log))
+    return replace(recorded, log=log, manifest=replace(recorded.manifest, part=part))
+
+
+def test_the_kernels_of_a_graph_that_was_seen_as_a_whole_share_its_energy_by_time(whole, replayed, tmp_path):
+    recorded, truths, _ = whole
+    busy_s = sum(calls * time_s for _, calls, time_s, _ in KERNELS)
+    known = tuple(GraphKernel(name, calls, calls * time_s / busy_s) for name, calls, time_s, _ in KERNELS)
+    name = "(CUDA graph 1, 14 kernels)"
+    keep(in_graphs(recorded, name, graphs={name: known}), tmp_path)
+    kept = load(tmp_path)
+    energy = energy_of(kept)
+    (graph, _) = energy.gpus[0].kernels
+    by_kernel = {one.names: one for one in energy_of(recorded).gpus[0].kernels[0].members}
+    assert {one.names for one in graph.members} == set(by_kernel)
+    for one in graph.members:
+        other = by_kernel[one.names]
+        assert (one.calls, one.method) == (other.calls, BY_TIME)
+        # The gaps within the graph are part of it.
+        assert one.energy_j == pytest.approx(other.energy_j, rel=0.1)
+    assert sum(one.energy_j for one in graph.members) == pytest.approx(graph.energy_j)
+    split = energy_of(kept, replayed_powers(kept, replayed[1])).gpus[0].kernels[0]
+    for one in split.members:
+        assert one.method == BY_REPLAY
+        assert one.energy_j == pytest.approx(truths[one.names[0]], rel=0.1)
+
+
+def test_an_earlier_replay_splits_a_graph_that_is_one_row(whole, replayed):
+    recorded, truths, _ = whole
+    # As by events.
+    by_events = in_graphs(recorded, WHOLE_GRAPH)
     energy = energy_of(by_events, replayed_powers(recorded, replayed[1]))
     (graph, _) = energy.gpus[0].kernels
     assert graph.names == (WHOLE_GRAPH,)

@@ -262,7 +262,7 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
         int code = real.graph[kind](graph, stream);                                                         \
         if (timed) {                                                                                        \
             pthread_mutex_lock(&state.lock);                                                                \
-            one.name = number_of("(a CUDA graph)");                                                         \
+            one.name = number_of(WHOLE_GRAPH);                                                              \
             pthread_mutex_unlock(&state.lock);                                                              \
         }                                                                                                   \
         return timed ? end_launch(&one, code) : code;                                                       \
