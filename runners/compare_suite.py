@@ -21,11 +21,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from baseline_models import shuffled
 from model_validation import session_static
 
 from ptxbench.core.errors import InputError, PtxbenchError
+from ptxbench.model.baselines import NOTHING_PJ, class_medians, constant
 from ptxbench.model.estimate import dynamic_parts
-from ptxbench.model.null_energies import NOTHING_PJ, class_medians, constant, shuffled
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.solved import read_solved

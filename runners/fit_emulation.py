@@ -21,13 +21,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from baseline_models import drawn_by_family
 from conformal import log_normal_ends
 from fit_model import COUNTED, PAGE, RESULTS, RUNS, folders_of
 from judge_code import cubin_of
 from judge_field import GPUS as FIELD_GPUS
 from judge_field import works_by_code
 from model_validation import conditions_of, counts_folder, session_static
-from null_models import drawn_by_family
 from page_blocks import table as markdown_table
 from page_blocks import write_blocks
 from suite_data import input_words

@@ -5,9 +5,9 @@
 Needs no GPU, and takes six minutes a table. Run it after rows of a table have changed (build_atlas.py). The
 energies of opcodes are those of the atlas. Terms are fitted to the fit kernels of results/GPU/validation and
 results/GPU/suite, intervals to the same kernels left out by family (`validate_kernels.py estimate`,
-spread_code.py), and models that know less likewise (compare_nulls.py). It writes model.json, nulls.json and
-kernel_validation.csv beside the run and the shipped table, and the blocks between marks of docs/model.md and
-studies/model/fit.md, and the picture of the former.
+spread_code.py), and models that know less likewise (compare_baselines.py). It writes model.json,
+baselines.json and kernel_validation.csv beside the run and the shipped table, and the blocks between
+marks of docs/model.md and studies/model/fit.md, and the picture of the former.
 `--only-judge` fits nothing: it writes the blocks by the terms that are there. Exit codes are those of
 `ptxbench`.
 """
@@ -24,6 +24,7 @@ from textwrap import fill
 
 import numpy as np
 import numpy.typing as npt
+from baseline_models import drawn_by_family, fit_baselines
 from code_ratios import CodeRatio, code_spreads, coverage_by_family, inside
 from model_fit import SHARES, left_out_residuals
 from model_validation import (
@@ -34,19 +35,16 @@ from model_validation import (
     validate_model,
     write_validated,
 )
-from null_models import drawn_by_family, fit_null_models
 from page_blocks import table, write_blocks
 from spread_code import Profiled, fit_time, profiled, ratios
 from transfer_model import Transferred, machine_of, transfer
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas
-from ptxbench.model.estimate import STATIC
+from ptxbench.model.baselines import FILE as BASELINES
+from ptxbench.model.baselines import Form, class_medians, constant, read_baselines
+from ptxbench.model.estimate import STATIC, SetErrors
 from ptxbench.model.fit_kernel import FitKernel
-from ptxbench.model.kept_nulls import FILE as NULLS
-from ptxbench.model.kept_nulls import Form, read_nulls
-from ptxbench.model.null_answer import SetErrors
-from ptxbench.model.null_energies import class_medians, constant
 from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.terms import FILE, MOSTLY_DYNAMIC, CodeSpread, Terms
 from ptxbench.model.validation_file import Purpose
@@ -87,7 +85,7 @@ class Judged:
         gpu: Name of the table.
         terms: Its terms.
         kernels: Judged kernels, by set.
-        nulls: Errors of the table and of the null models, by set.
+        baselines: Errors of the table and of the baselines, by set.
         ratios: Measured over estimated energy of the judged kernels where less is known, by set.
         by_families: How many fit cases the intervals of the other families hold, by what is known, and of how
             many.
@@ -98,7 +96,7 @@ class Judged:
     gpu: str
     terms: Terms
     kernels: Mapping[str, Sequence[ValidatedKernel]]
-    nulls: Sequence[tuple[str, Sequence[SetErrors]]]
+    baselines: Sequence[tuple[str, Sequence[SetErrors]]]
     ratios: Mapping[str, Sequence[CodeRatio]]
     by_families: Mapping[tuple[bool, bool, bool, bool], tuple[int, int]]
     lacking: Sequence[tuple[str, float]]
@@ -150,7 +148,7 @@ def sessions_of(gpu: str) -> dict[str, Path]:
 
 
 def fit(gpu: str) -> None:
-    """Fit terms, intervals and null models of a table, and write them beside it and its run."""
+    """Fit terms, intervals and baselines of a table, and write them beside it and its run."""
     atlas, sessions = open_atlas(gpu), sessions_of(gpu)
     found = validate_model(sessions["library"], atlas.opcode_energies, [sessions["suite"]], COUNTED)
     kept = _profiled(sessions, Purpose.FIT)
@@ -159,11 +157,11 @@ def fit(gpu: str) -> None:
     timed = whole.with_terms(replace(found.terms, time=time))
     spreads = code_spreads([one for of_set in kept.values() for one in ratios(of_set, timed)])
     terms = replace(timed.terms, code_spreads=spreads)
-    models = fit_null_models(list(sessions.values()), atlas.opcode_energies, COUNTED, with_shuffled=False)
-    nulls = models.kept([(name, models.judged_by(path, COUNTED)) for name, path in sessions.items()])
+    models = fit_baselines(list(sessions.values()), atlas.opcode_energies, COUNTED, with_shuffled=False)
+    baselines = models.kept([(name, models.judged_by(path, COUNTED)) for name, path in sessions.items()])
     for folder in folders_of(gpu):
         write_beside(folder / FILE, terms)
-        write_beside(folder / NULLS, nulls)
+        write_beside(folder / BASELINES, baselines)
     write_validated(folders_of(gpu)[1] / _CSV, found.kernels)
     print(
         f"{gpu}: {len(terms.kernels)} fit kernels, left out {100 * terms.left_out_error:.2f}%,"
@@ -180,11 +178,11 @@ def judge(gpu: str) -> Judged:
         name: judge_terms(path, atlas.opcode_energies, atlas.terms, COUNTED).kernels
         for name, path in sessions.items()
     }
-    kept = read_nulls(atlas.path)
-    nulls = [("the table", kept.table)]
-    for null in kept.nulls:
-        shown = f"every opcode at {null.constant_pj:g} pJ" if null.form is Form.CONSTANT else str(null.form)
-        nulls.append((shown, null.errors))
+    kept = read_baselines(atlas.path)
+    baselines = [("the table", kept.table)]
+    for one in kept.models:
+        shown = f"every opcode at {one.constant_pj:g} pJ" if one.form is Form.CONSTANT else str(one.form)
+        baselines.append((shown, one.errors))
     fit_ratios = [
         one for of_set in _profiled(sessions, Purpose.FIT).values() for one in ratios(of_set, atlas)
     ]
@@ -193,7 +191,7 @@ def judge(gpu: str) -> Judged:
         gpu,
         atlas.terms,
         kernels,
-        nulls,
+        baselines,
         {name: ratios(of_set, atlas) for name, of_set in profiles.items()},
         {spread.inputs: _held(fit_ratios, spread) for spread in atlas.terms.code_spreads},
         _without_row([one for of_set in profiles.values() for one in of_set], atlas.opcode_energies.own_rows),
@@ -227,7 +225,7 @@ def blocks(judged: Sequence[Judged], *, left_out: bool = True) -> dict[str, str]
     """
     return {
         "answers": _answers(judged),
-        **{f"nulls-{one.gpu}": _nulls(one) for one in judged},
+        **{f"baselines-{one.gpu}": _baselines(one) for one in judged},
         "coverage": _coverage(judged),
         "lacking": _lacking(judged),
         "library": _library(judged[0]),
@@ -244,7 +242,7 @@ def summary(judged: Sequence[Judged]) -> str:
     found = []
     for one in judged:
         library, suite = (mean_absolute_error_pct(one.kernels[of_set]) for of_set in SETS)
-        same = next(errors for name, errors in one.nulls if name.startswith("every opcode at"))
+        same = next(errors for name, errors in one.baselines if name.startswith("every opcode at"))
         less = [errors.mean_absolute_pct for errors in same]
         found.append(
             f"{library:.1f} and {suite:.1f}% on an {one.gpu.upper()}"
@@ -284,9 +282,9 @@ def _answers(judged: Sequence[Judged]) -> str:
     return table(head, rows, left=2)
 
 
-def _nulls(one: Judged) -> str:
+def _baselines(one: Judged) -> str:
     rows = []
-    for name, errors in one.nulls:
+    for name, errors in one.baselines:
         cells = []
         for of_set in errors:
             worse = (

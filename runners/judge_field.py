@@ -3,7 +3,7 @@
     python runners/judge_field.py
 
 Needs nvcc and no GPU, and fits nothing: the table and the models that know less are those that come with
-ptxbench (model.json, nulls.json). Kernels are those of field_split.toml, measured on an H100 and an H200
+ptxbench (model.json, baselines.json). Kernels are those of field_split.toml, measured on an H100 and an H200
 (results/GPU/field); one count serves both, which run the same machine code. Each estimate knows counts, time,
 clock and temperature. Kernels that ncu has not counted yet are counted by their code, with the passes of
 their loops as their sources have them (`_PASSES`).
@@ -21,9 +21,9 @@ from pathlib import Path
 from textwrap import fill
 
 import numpy as np
+from baseline_models import drawn_by_family
 from fit_model import COUNTED, PAGE, README, RESULTS
 from judge_code import cubin_of
-from null_models import drawn_by_family
 from page_blocks import table, write_blocks
 from suite_split import FIELD, read_split
 from transfer_model import Transferred, transfer
@@ -31,8 +31,8 @@ from transfer_model import Transferred, transfer
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.model.baselines import Form, baseline_machines
 from ptxbench.model.code_work import read_kernel, static_work
-from ptxbench.model.kept_nulls import Form, null_machines
 from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes
 from ptxbench.model.validation_file import MEASURED
 from ptxbench.model.work import KernelWork
@@ -100,14 +100,17 @@ def works_by_code(atlas: Atlas) -> dict[str, KernelWork]:
 
 
 def judge(gpu: str) -> Judged:
-    """Judge a table and its null models as they are.
+    """Judge a table and its baselines as they are.
 
     Raises:
         InputError: The suite was not measured on this GPU.
     """
     atlas, session = open_atlas(gpu), RESULTS / SHIPPED[gpu].name / FIELD
-    nulls = null_machines(atlas.nulls, atlas.opcode_energies, atlas.machine)
-    machines = {THE_TABLE: atlas.machine, **{_SHOWN.get(form, str(form)): one for form, one in nulls.items()}}
+    baselines = baseline_machines(atlas.baselines, atlas.opcode_energies, atlas.machine)
+    machines = {
+        THE_TABLE: atlas.machine,
+        **{_SHOWN.get(form, str(form)): one for form, one in baselines.items()},
+    }
     works = works_by_code(atlas)
     return Judged(
         gpu, {name: transfer(session, COUNTED / FIELD, one, works) for name, one in machines.items()}

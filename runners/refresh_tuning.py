@@ -20,8 +20,8 @@ from page_blocks import table, write_blocks
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas
+from ptxbench.model.baselines import Form, baseline_machines
 from ptxbench.model.estimate import Machine
-from ptxbench.model.kept_nulls import Form, null_machines
 from ptxbench.storage.shipped import SHIPPED
 from ptxbench.tune.evaluate import choices, estimated_again, quality, rank_of, ranking
 from ptxbench.tune.folder import TuningFolder
@@ -84,8 +84,8 @@ def read_search(name: str) -> Search:
     gpu, part = folder.manifest.gpu, folder.manifest.part
     of_gpu = next(one for one in SHIPPED if one.upper() in gpu.name)
     atlas = open_atlas(of_gpu)
-    nulls = null_machines(atlas.nulls, atlas.opcode_energies, atlas.machine)
-    less = {_MODELS[form]: machine for form, machine in nulls.items() if form in _MODELS}
+    baselines = baseline_machines(atlas.baselines, atlas.opcode_energies, atlas.machine)
+    less = {_MODELS[form]: machine for form, machine in baselines.items() if form in _MODELS}
     machines: dict[str, Machine] = {THE_TABLE: atlas.machine, **less}
     held, _ = folder.believed()
     pattern, full_mhz = part.options.pattern, gpu.max_sm_clock_mhz

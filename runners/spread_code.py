@@ -25,11 +25,10 @@ from model_validation import conditions_of, counts_folder, session_static
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.model.baselines import baseline_machines, has_baselines
 from ptxbench.model.estimate import Machine, estimate
 from ptxbench.model.fit_time import TimedKernel, level_rates, tensor_rates
 from ptxbench.model.inputs import launches_time_s
-from ptxbench.model.kept_nulls import FILE as NULLS
-from ptxbench.model.kept_nulls import null_machines
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, work_of
 from ptxbench.model.terms import FILE, CodeSpread, TimeTerms, read_terms
 from ptxbench.model.throughput import moved_time_s
@@ -159,7 +158,9 @@ def main() -> int:
     parser.add_argument(
         "--counts-of", type=Path, help="results of a GPU of the same target, for sessions without counts"
     )
-    parser.add_argument("--without-nulls", action="store_true", help="leave out the models that know less")
+    parser.add_argument(
+        "--without-baselines", action="store_true", help="leave out the models that know less"
+    )
     arguments = parser.parse_args()
     counts_of = arguments.counts_of
     table = open_atlas(arguments.table)
@@ -184,19 +185,19 @@ def main() -> int:
                 print(f"judged, {folder}: {inside(chosen, [spread])}/{len(chosen)} inside,", end=" ")
                 print(f"mean error {_error_pct(chosen):.0f}%:", end=" ")
                 print(", ".join(_family(name, chosen, spread) for name in _names(chosen)))
-    if not arguments.without_nulls:
-        _print_nulls(judged, table, arguments.table)
+    if not arguments.without_baselines:
+        _print_baselines(judged, table, arguments.table)
     terms = replace(read_terms(arguments.table), code_spreads=spreads, time=time)
     write_beside(arguments.table / FILE, terms)
     return 0
 
 
-def _print_nulls(judged: Mapping[Path, Sequence[Profiled]], table: Atlas, run: Path) -> None:
-    """Print the errors of the null models beside the run, where it has them, with the same times."""
-    if not (run / NULLS).exists():
+def _print_baselines(judged: Mapping[Path, Sequence[Profiled]], table: Atlas, run: Path) -> None:
+    """Print the errors of the baselines beside the run, where it has them, with the same times."""
+    if not has_baselines(run):
         return
     print("\nmean error of models that know less, by modelled time, counted bytes, global memory:")
-    for form, machine in null_machines(table.nulls, table.opcode_energies, table.machine).items():
+    for form, machine in baseline_machines(table.baselines, table.opcode_energies, table.machine).items():
         for folder, kernels in judged.items():
             found = ratios(kernels, table, machine)
             by_inputs = {inputs: [r for r in found if r.inputs == inputs] for inputs in _inputs(found)}

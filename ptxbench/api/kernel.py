@@ -15,11 +15,11 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import takes
+from ptxbench.model.baselines import baseline_answers
 from ptxbench.model.clocks.law import PowerLaw, VoltageLaw, law_of_kind
 from ptxbench.model.code_spread import reaching, widened
 from ptxbench.model.default_table import default_table
 from ptxbench.model.estimate import Conditions, KernelEstimate, estimate
-from ptxbench.model.kept_nulls import null_answers
 from ptxbench.model.roofline.kernels import roofline_work
 from ptxbench.model.work import Activity, KernelWork, Level, activity_between
 
@@ -231,8 +231,8 @@ def _explained(
         found = _by_line(found, code, machine, conditions.activity)
     if known.calibration is not None:
         return found
-    answers = null_answers(
-        known.nulls,
+    answers = baseline_answers(
+        known.baselines,
         found,
         work,
         (known.opcode_energies, known.machine),

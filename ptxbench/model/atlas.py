@@ -31,9 +31,9 @@ from ptxbench.storage.table import TABLE, read_rows
 
 if TYPE_CHECKING:
     from ptxbench.analysis.static_power import StaticPower
+    from ptxbench.model.baselines import Baselines
     from ptxbench.model.calibration import Calibration
     from ptxbench.model.estimate import Machine
-    from ptxbench.model.kept_nulls import KeptNulls
     from ptxbench.model.opcode_energies import OpcodeEnergies
     from ptxbench.model.solution import JointSolution
     from ptxbench.model.solved import ClockExponent, Solved
@@ -226,15 +226,15 @@ class Atlas:
         return Machine(energies, terms, self.static_power, self.gpu.power_limit_w)
 
     @cached_property
-    def nulls(self) -> KeptNulls:
-        """The null models beside the run.
+    def baselines(self) -> Baselines:
+        """The baselines beside the run: models that know less.
 
         Raises:
             InputError: It has none, or they cannot be read.
         """
-        from ptxbench.model.kept_nulls import read_nulls
+        from ptxbench.model.baselines import read_baselines
 
-        return read_nulls(self.path)
+        return read_baselines(self.path)
 
     @property
     def cycles(self) -> Mapping[str, float]:

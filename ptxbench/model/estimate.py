@@ -19,12 +19,11 @@ from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.clocks.law import ClockLaw, Demand, PowerLaw, VoltageLaw, unseen
-from ptxbench.model.null_answer import NullAnswer
 from ptxbench.model.opcode_energies import MEASURED_RULES, OpcodeEnergies, OpcodeEnergy, Rule
 from ptxbench.model.opcodes import nearest, opcode_class
 from ptxbench.model.roofline.kernels import RooflineWork, roofline_work
 from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
-from ptxbench.model.terms import CountedSpread, TensorEnergy, Terms
+from ptxbench.model.terms import ByteEnergy, CountedSpread, TensorEnergy, Terms
 from ptxbench.model.work import OFF_CLOCK, Activity, KernelWork, Level
 from ptxbench.model.zeros import shipped_ratios
 
@@ -89,6 +88,43 @@ class Coverage:
 
 
 @dataclass(frozen=True)
+class SetErrors:
+    """How far a model was from a set of judged kernels, with counts by ncu, measured time and clock.
+
+    Attributes:
+        kernels: Which set, such as "library".
+        cases: How many cases it has.
+        mean_absolute_pct: Mean absolute error, %.
+        worst_pct: Largest absolute error, %.
+        worse_low_pct: Lower end of the 95% interval of how much larger the mean error is than the table's;
+            NaN for the table.
+        worse_high_pct: Upper end.
+    """
+
+    kernels: str
+    cases: int
+    mean_absolute_pct: float
+    worst_pct: float
+    worse_low_pct: float = math.nan
+    worse_high_pct: float = math.nan
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    """What one model says of a kernel.
+
+    Attributes:
+        name: The model.
+        energy_j: Its energy of one launch.
+        errors: How far it was from judged kernels.
+    """
+
+    name: str
+    energy_j: float
+    errors: tuple[SetErrors, ...]
+
+
+@dataclass(frozen=True)
 class KernelEstimate:
     """Energy of one launch.
 
@@ -126,7 +162,7 @@ class KernelEstimate:
     uncovered_share: float
     fills: tuple[Fill, ...]
     notes: tuple[str, ...]
-    answers: tuple[NullAnswer, ...] = ()
+    answers: tuple[ModelAnswer, ...] = ()
     coverage: Coverage = Coverage(math.nan, math.nan, ())
     missing: tuple[str, ...] = ()
     lines: tuple[Part, ...] = ()
@@ -429,7 +465,7 @@ def _energy_of(
     return OpcodeEnergy(energy_pj, _OTHER_KIND * energy_pj, Rule.SCALED, shown)
 
 
-def _at(one: TensorEnergy, activity: Activity) -> float:
+def _at(one: ByteEnergy | TensorEnergy, activity: Activity) -> float:
     return one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)
 
 
@@ -438,8 +474,7 @@ def _byte_energy(level: Level, machine: Machine, activity: Activity) -> OpcodeEn
     for one in machine.terms.bytes_pj:
         if one.level is level:
             # What fitted terms leave open they leave open together: it is in the model's own error.
-            energy_pj = one.zeros_pj + activity.operands * (one.random_pj - one.zeros_pj)
-            return OpcodeEnergy(energy_pj, 0.0, Rule.MEASURED, "")
+            return OpcodeEnergy(_at(one, activity), 0.0, Rule.MEASURED, "")
     known = level.opcode in machine.opcode_energies.random
     return machine.opcode_energies.energy(level.opcode, activity.operands) if known else None
 

@@ -54,7 +54,7 @@ def test_accuracy_says_of_whole_kernels_what_the_model_says() -> None:
     page = (ROOT / "studies/model/fit.md").read_text()
     errors = {}
     for gpu in ("h200", "h100"):
-        block = page.split(f"<!-- nulls-{gpu}:begin -->")[1].split("<!--")[0]
+        block = page.split(f"<!-- baselines-{gpu}:begin -->")[1].split("<!--")[0]
         for line in block.splitlines():
             cells = [cell.strip() for cell in line.split("|")]
             if len(cells) > 5:

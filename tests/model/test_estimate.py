@@ -544,4 +544,4 @@ def test_explain_shows_what_models_that_know_less_say(capsys):
     assert main(["estimate", *words, "--explain"]) == 0
     assert "mean power times time" in capsys.readouterr().out
     assert main(["estimate", *words[:1], "--table", str(RUN), *words[3:], "--explain"]) == 2
-    assert "nulls.json" in capsys.readouterr().err
+    assert "baselines.json" in capsys.readouterr().err

@@ -39,5 +39,5 @@ def test_the_page_says_what_models_that_know_less_come_to(module, judged):
     rows = [row.split("|") for row in module.ANSWER.read_text().splitlines() if row.startswith("|")]
     said = {row[1].strip(): [cell.strip() for cell in row[2:-1]] for row in rows}
     for name in ("the table", "every opcode at 12 pJ", "no energy of instructions", "mean power times time"):
-        found = [dict(one.nulls)[name] for one in judged]
+        found = [dict(one.baselines)[name] for one in judged]
         assert said[name] == [f"{of_set.mean_absolute_pct:.1f}" for sets in found for of_set in sets]

@@ -18,7 +18,7 @@ SHIPPED = ROOT / "ptxbench" / "tables" / "nvidia-h200"
 def test_what_the_documents_say_of_code_alone_and_of_modelled_times(tmp_path):
     run = tmp_path / "shipped"
     shutil.copytree(SHIPPED, run)
-    words = ["--table", run, "--without-nulls"]
+    words = ["--table", run, "--without-baselines"]
     for folder in (H200 / "validation", H200 / "suite"):
         words += ["--validation", folder]
     done = run_script("runners/spread_code.py", *words)

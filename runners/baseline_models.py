@@ -17,9 +17,18 @@ import numpy.typing as npt
 from model_fit import fit_terms
 from model_validation import ModelValidation, ValidatedKernel, fit_kernels, judge_terms
 
-from ptxbench.model.kept_nulls import Form, KeptNull, KeptNulls, KindPower, mean_power_w
-from ptxbench.model.null_answer import SetErrors
-from ptxbench.model.null_energies import NOTHING_PJ, class_medians, constant, shuffled
+from ptxbench.model.baselines import (
+    NOTHING_PJ,
+    Baseline,
+    Baselines,
+    Form,
+    KindPower,
+    class_medians,
+    constant,
+    mean_power_w,
+    with_energies,
+)
+from ptxbench.model.estimate import SetErrors
 from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.terms import Terms
 from ptxbench.model.validation_file import read_session
@@ -54,30 +63,30 @@ class ModelErrors:
 
 
 @dataclass(frozen=True)
-class NullComparison:
-    """The model of the table and the null models, validated on the same kernels.
+class BaselineComparison:
+    """The model of the table and the baselines, validated on the same kernels.
 
     Attributes:
         kernels: Name and operands of each validation kernel.
         table: The model of the table.
-        nulls: The others.
+        baselines: The others.
     """
 
     kernels: tuple[str, ...]
     table: ModelErrors
-    nulls: tuple[ModelErrors, ...]
+    baselines: tuple[ModelErrors, ...]
 
-    def difference_pct(self, null: ModelErrors, seed: int = 0) -> tuple[float, float]:
-        """Return the 95% interval of how much smaller the table's mean absolute error is than a null's, %.
+    def difference_pct(self, baseline: ModelErrors, seed: int = 0) -> tuple[float, float]:
+        """Return the 95% interval of how much smaller the table's mean absolute error is than another's, %.
 
         Kernels are drawn by family ("hash/crc32") or name, with all their operands. An interval above zero
         says that the table helps.
 
         Args:
-            null: One of `nulls`.
+            baseline: One of `baselines`.
             seed: Seed of the bootstrap.
         """
-        gain = np.abs(null.error_pct) - np.abs(self.table.error_pct)
+        gain = np.abs(baseline.error_pct) - np.abs(self.table.error_pct)
         families = [kernel.partition(" ")[0].partition("/")[0] for kernel in self.kernels]
         return drawn_by_family(gain, families, seed)
 
@@ -111,8 +120,8 @@ class _Fitted:
 
 
 @dataclass(frozen=True)
-class NullModels:
-    """The table's model and the null models, fitted to the same kernels.
+class FittedBaselines:
+    """The table's model and the baselines, fitted to the same kernels.
 
     Attributes:
         constant_pj: The constant that the fit kernels chose.
@@ -125,7 +134,7 @@ class NullModels:
     _by_form: dict[Form, _Fitted]
     _shuffles: tuple[_Fitted, ...]
 
-    def judged_by(self, folder: Path, counts_of: Path | None = None) -> NullComparison:
+    def judged_by(self, folder: Path, counts_of: Path | None = None) -> BaselineComparison:
         """Return every model against the judged kernels of a session.
 
         Args:
@@ -136,7 +145,7 @@ class NullModels:
             InputError: The folder does not hold measurements and counts.
         """
         table = _validated(folder, counts_of, self._table)
-        nulls = [
+        baselines = [
             _errors(self._shown(form), _validated(folder, counts_of, fitted))
             for form, fitted in self._by_form.items()
         ]
@@ -147,14 +156,14 @@ class NullModels:
             for one in self._shuffles
         ]
         if tried:
-            nulls.insert(2, sorted(tried, key=lambda one: one.mean_absolute_pct)[len(tried) // 2])
+            baselines.insert(2, sorted(tried, key=lambda one: one.mean_absolute_pct)[len(tried) // 2])
         limit_w = read_session(folder).gpu.power_limit_w
-        nulls += [self._by_power(form, table.kernels, limit_w) for form in (Form.POWER, Form.LIMIT)]
+        baselines += [self._by_power(form, table.kernels, limit_w) for form in (Form.POWER, Form.LIMIT)]
         names = tuple(f"{one.kernel} {one.operands}" for one in table.kernels)
-        return NullComparison(names, _errors("the table", table), tuple(nulls))
+        return BaselineComparison(names, _errors("the table", table), tuple(baselines))
 
-    def kept(self, judged: Sequence[tuple[str, NullComparison]]) -> KeptNulls:
-        """Return what is kept beside the table: every null model but the shuffled table.
+    def kept(self, judged: Sequence[tuple[str, BaselineComparison]]) -> Baselines:
+        """Return what is kept beside the table: every baseline but the shuffled table.
 
         Args:
             judged: Each set of judged kernels by its name, and the models against it.
@@ -164,7 +173,7 @@ class NullModels:
             return tuple(_set_errors(name, found, self._shown(form)) for name, found in judged)
 
         fitted = [
-            KeptNull(
+            Baseline(
                 form,
                 self.constant_pj if form is Form.CONSTANT else math.nan,
                 replace(one.terms, kernels=()),
@@ -174,10 +183,10 @@ class NullModels:
             for form, one in self._by_form.items()
         ]
         powers = [
-            KeptNull(form, math.nan, None, self.powers, errors(form)) for form in (Form.POWER, Form.LIMIT)
+            Baseline(form, math.nan, None, self.powers, errors(form)) for form in (Form.POWER, Form.LIMIT)
         ]
         table = tuple(_set_errors(name, found, None) for name, found in judged)
-        return KeptNulls(table, (*fitted, *powers))
+        return Baselines(table, (*fitted, *powers))
 
     def _shown(self, form: Form) -> str:
         if form is Form.CONSTANT:
@@ -193,14 +202,21 @@ class NullModels:
         return ModelErrors(str(form), tuple(errors))
 
 
-def fit_null_models(
+def shuffled(opcode_energies: OpcodeEnergies, seed: int) -> OpcodeEnergies:
+    """Return the same opcodes with each other's energies, in random order."""
+    energies = [known.energy_pj for known in opcode_energies.random.values()]
+    drawn = np.random.default_rng(seed).permutation(energies)
+    return with_energies(opcode_energies, dict(zip(opcode_energies.random, map(float, drawn), strict=True)))
+
+
+def fit_baselines(
     folders: Sequence[Path],
     opcode_energies: OpcodeEnergies,
     counts_of: Path | None = None,
     *,
     with_shuffled: bool = True,
-) -> NullModels:
-    """Fit the table's model and every null model to the fit kernels of some sessions.
+) -> FittedBaselines:
+    """Fit the table's model and every baseline to the fit kernels of some sessions.
 
     Args:
         folders: What `validate_kernels.py measure` and `count` wrote.
@@ -221,7 +237,7 @@ def fit_null_models(
     powers: dict[str, list[float]] = {}
     for one in kernels:
         powers.setdefault(one.pattern, []).append(one.total_j / one.work.time_s)
-    return NullModels(
+    return FittedBaselines(
         constant_pj=best_pj,
         powers=tuple(KindPower(kind, float(np.mean(watts))) for kind, watts in powers.items()),
         _table=fitted(opcode_energies),
@@ -244,10 +260,10 @@ def _errors(name: str, validation: ModelValidation) -> ModelErrors:
     return ModelErrors(name, tuple(one.error_pct for one in validation.kernels))
 
 
-def _set_errors(kernels: str, found: NullComparison, name: str | None) -> SetErrors:
-    """Return the errors of a null model, or of the table where no name is given."""
+def _set_errors(kernels: str, found: BaselineComparison, name: str | None) -> SetErrors:
+    """Return the errors of a baseline, or of the table where no name is given."""
     if name is None:
         return SetErrors(kernels, len(found.kernels), found.table.mean_absolute_pct, found.table.worst_pct)
-    null = next(one for one in found.nulls if one.name == name)
-    ends = found.difference_pct(null)
-    return SetErrors(kernels, len(found.kernels), null.mean_absolute_pct, null.worst_pct, *ends)
+    baseline = next(one for one in found.baselines if one.name == name)
+    ends = found.difference_pct(baseline)
+    return SetErrors(kernels, len(found.kernels), baseline.mean_absolute_pct, baseline.worst_pct, *ends)

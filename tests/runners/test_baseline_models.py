@@ -1,4 +1,4 @@
-"""Null models take away what they say, and the documents show what they come to."""
+"""Baselines take away what they say, and the documents show what they come to."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from fakes.kernel_session import OPCODE_ENERGIES, MadeUpSession, mixture
 from fakes.script import load_script
 
 from ptxbench.model.atlas import open_atlas
-from ptxbench.model.kept_nulls import FILE, Form, read_nulls
-from ptxbench.model.null_energies import class_medians, constant, shuffled
+from ptxbench.model.baselines import FILE, Form, class_medians, constant, read_baselines
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import read_terms
 from ptxbench.model.validation_file import Purpose
 from ptxbench.storage.document import write_beside
+from ptxbench.storage.shipped import SHIPPED
 
 ROOT = Path(__file__).parents[2]
 H200 = ROOT / "results" / "nvidia-h200"
@@ -44,16 +44,16 @@ def test_class_medians_know_the_class_and_not_the_opcode(opcode_energies):
 
 
 def test_a_shuffled_table_has_the_same_energies_elsewhere(opcode_energies):
-    found = energies(shuffled(opcode_energies, 1))
+    found = energies(load_script("runners/baseline_models.py").shuffled(opcode_energies, 1))
     assert sorted(found.values()) == sorted(energies(opcode_energies).values())
     assert found != energies(opcode_energies)
 
 
-def test_kept_null_models_are_as_far_off_as_the_documents_say():
+def test_kept_baselines_are_as_far_off_as_the_documents_say():
     table, runner = H200 / "table-6eda", load_script("runners/model_validation.py")
     error_pct = runner.mean_absolute_error_pct
-    kept, energies = read_nulls(table), open_atlas("h200").opcode_energies
-    own, constant_model = read_terms(table), kept.nulls[0]
+    kept, energies = read_baselines(table), open_atlas("h200").opcode_energies
+    own, constant_model = read_terms(table), kept.models[0]
     assert constant_model.form is Form.CONSTANT
     less = constant(energies, constant_model.constant_pj)
     for at, folder in enumerate(("validation", "suite")):
@@ -64,36 +64,43 @@ def test_kept_null_models_are_as_far_off_as_the_documents_say():
             found = runner.judge_terms(H200 / folder, known, terms).kernels
             assert said[at].mean_absolute_pct == pytest.approx(error_pct(found), abs=0.05)
         # The table is the best of them.
-        least = min(null.errors[at].mean_absolute_pct for null in kept.nulls)
+        least = min(baseline.errors[at].mean_absolute_pct for baseline in kept.models)
         assert kept.table[at].mean_absolute_pct < least
+
+
+def test_a_file_of_the_former_name_is_read_as_one_of_now():
+    kept, shipped = H200 / "table-6eda", SHIPPED["h200"]
+    assert not (kept / FILE).exists()
+    assert (shipped / FILE).exists()
+    assert repr(read_baselines(kept)) == repr(read_baselines(shipped))
 
 
 @pytest.mark.parametrize("run", ["nvidia-h200/table-6eda", "nvidia-h100/table-57c3"])
 def test_the_page_has_every_kept_model(run):
-    kept = read_nulls(ROOT / "results" / run)
+    kept = read_baselines(ROOT / "results" / run)
     rows = [row.replace(" ", "") for row in (ROOT / "studies" / "model" / "fit.md").read_text().splitlines()]
-    for errors in (kept.table, *(null.errors for null in kept.nulls)):
+    for errors in (kept.table, *(baseline.errors for baseline in kept.models)):
         cells = [f"{one.mean_absolute_pct:.1f}|{one.worst_pct:.1f}|" for one in errors]
         assert any(all(cell in row for cell in cells) for row in rows)
 
 
-def test_null_models_are_fitted_and_judged_like_the_table(tmp_path, monkeypatch):
-    null_models = load_script("runners/null_models.py")
-    monkeypatch.setattr(null_models, "_CONSTANTS_PJ", (8.0, 14.0))
-    monkeypatch.setattr(null_models, "_SHUFFLES", 1)
+def test_baselines_are_fitted_and_judged_like_the_table(tmp_path, monkeypatch):
+    baseline_models = load_script("runners/baseline_models.py")
+    monkeypatch.setattr(baseline_models, "_CONSTANTS_PJ", (8.0, 14.0))
+    monkeypatch.setattr(baseline_models, "_SHUFFLES", 1)
     made = MadeUpSession(tmp_path / "validation")
     for n in range(8):
         for pattern in ("random", "zeros"):
             made.add(f"fit{n}", pattern, Purpose.FIT, mixture(n), n * 2e9, 6e-3)
             made.add(f"judged{n}", pattern, Purpose.JUDGED, mixture(40 + n), n * 1e9, 6e-3)
     folder = made.write()
-    models = null_models.fit_null_models([folder], OPCODE_ENERGIES)
+    models = baseline_models.fit_baselines([folder], OPCODE_ENERGIES)
     found = models.judged_by(folder)
     assert len(found.kernels) == 16
-    assert found.table.mean_absolute_pct < min(null.mean_absolute_pct for null in found.nulls)
+    assert found.table.mean_absolute_pct < min(baseline.mean_absolute_pct for baseline in found.baselines)
     assert {one.kind for one in models.powers} == {"random", "zeros"}
     kept = models.kept([("library", found)])
     write_beside(tmp_path / FILE, kept)
-    assert [one.form for one in read_nulls(tmp_path).nulls] == list(Form)
-    nothing = next(one for one in kept.nulls if one.form is Form.NOTHING)
+    assert [one.form for one in read_baselines(tmp_path).models] == list(Form)
+    nothing = next(one for one in kept.models if one.form is Form.NOTHING)
     assert nothing.errors[0].worse_low_pct > 0
