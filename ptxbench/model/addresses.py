@@ -24,6 +24,8 @@ from ptxbench.model.opcodes import OpcodeClass, opcode_class, width_bytes
 from ptxbench.model.trips import packed_halves
 from ptxbench.sass.operand import Kind, Operand
 from ptxbench.sass.program import SassInstruction
+from ptxbench.sass.written import results
+from ptxbench.sass.written import written as names_written
 
 _PASSES = 3
 # Stands for the last pass of a loop.
@@ -303,26 +305,18 @@ class _Sample:
 
     def _written(self, instruction: SassInstruction, state: State) -> State:
         """Return what an instruction writes to each register."""
-        operands = instruction.operand_list
-        if instruction.base.startswith(("ST", "RED", "BAR", "BRA", "EXIT")) or not operands:
-            return {}
-        targets = [one for one in operands[:1] if one.kind in (*_REGISTERS, *_SIDES)]
-        rest = operands[1:]
-        while rest and rest[0].kind in _SIDES and instruction.base not in ("SEL", "USEL"):
-            targets.append(rest[0])
-            rest = rest[1:]
-        written: State = {one.name: None for one in targets if not one.lost}
-        if not targets or targets[0].kind not in _REGISTERS:
+        written: State = dict.fromkeys(names_written(instruction))
+        targets = results(instruction)
+        rest = instruction.operand_list[len(targets) :]
+        if not written or targets[0].kind not in _REGISTERS:
             if instruction.base in ("ISETP", "UISETP") and written:
                 written[targets[0].name] = self._compared(instruction, rest, state)
             return written
         name = targets[0].name
-        file, number = name.rstrip("0123456789"), int(name.lstrip("UR"))
-        for word in range(1, _words_written(instruction.opcode)):
-            written[f"{file}{number + word}"] = None
         written[name] = self._result(instruction, rest, state)
         if instruction.base in ("LDC", "ULDC") and ".64" in instruction.opcode:
-            written[f"{file}{number + 1}"] = self._constant(rest[0].text, 4)
+            file = name.rstrip("0123456789")
+            written[f"{file}{int(name.removeprefix(file)) + 1}"] = self._constant(rest[0].text, 4)
         return written
 
     def _result(self, instruction: SassInstruction, rest: Sequence[Operand], state: State) -> Affine | None:
@@ -484,13 +478,6 @@ def _sampled_blocks(grid: Dims) -> list[Dims]:
         for number in (min(1, size - 1), size - 1):
             blocks.add(_along(axis, number))
     return sorted(blocks)
-
-
-def _words_written(opcode: str) -> int:
-    """Return how many registers an instruction writes at most, which are then not known."""
-    if opcode_class(opcode) in (OpcodeClass.TENSOR, OpcodeClass.SHARED) or ".128" in opcode:
-        return 4
-    return 2 if ".64" in opcode or ".WIDE" in opcode or opcode_class(opcode) is OpcodeClass.FP64 else 1
 
 
 def _merged(old: State | None, new: State) -> State:

@@ -1,4 +1,4 @@
-"""Which registers and predicates a machine instruction may write, so that nothing overwrites the counter."""
+"""Which of its operands a machine instruction may write."""
 
 from __future__ import annotations
 
@@ -35,35 +35,65 @@ _ALL_PREDICATES = {
 _REGISTERS = (Kind.REGISTER, Kind.UNIFORM)
 _PREDICATES = (Kind.PREDICATE, Kind.UNIFORM_PREDICATE)
 _ZEROS = (Kind.ZERO, Kind.UNIFORM_ZERO)
-_COMPARISONS = ("SETP", "SETP2", "FCHK")
+_TRUE = (Kind.TRUE, Kind.UNIFORM_TRUE)
+# They write predicates, and no register.
+_COMPARISONS = ("SETP", "SETP2", "FCHK", "PLOP3")
+# The predicates that they name are read.
+_BRANCHES = ("BRA", "BREAK")
 _MOST_RESULTS = 3
+# What tells of 64 bits in a conversion's result; what it reads may have as many.
+_WIDE_RESULT = {"I2F": {"F64"}, "F2F": {"F64"}, "F2I": {"S64", "U64"}}
+
+
+def results(instruction: SassInstruction) -> tuple[Operand, ...]:
+    """Return the operands that an instruction may write, those that are lost (RZ, PT) among them.
+
+    They stand first: a register and up to two carries (`IADD3 R4, P0, P1, R5, ...`), or up to two predicates
+    and a register (`SHFL.IDX P0, R4, ...`). Where that is not clear, there are too many.
+    """
+    return _results(instruction.opcode, instruction.operands)
 
 
 def written(instruction: SassInstruction) -> frozenset[str]:
-    """Return the names of the registers and predicates that an instruction may write, such as {"R4", "P0"}.
-
-    Results stand first: a register and up to two carries (`IADD3 R4, P0, P1, R5, ...`), or up to two
-    predicates and a register (`SHFL.IDX P0, R4, ...`). Where that is not clear, too many are named.
-    """
+    """Return the names of the registers and predicates that an instruction may write, such as {"R4", "P0"}."""
     return _written(instruction.opcode, instruction.operands)
 
 
 @cache
-def _written(opcode: str, text: str) -> frozenset[str]:
+def _results(opcode: str, text: str) -> tuple[Operand, ...]:
     operands = parse_operands(text)
     if operands and operands[0].text in _ALL_PREDICATES:
-        return _ALL_PREDICATES[operands[0].text]
-    names: set[str] = set()
-    # A comparison has no register as a result; of the others each has one.
-    registers = 0 if opcode.partition(".")[0].endswith(_COMPARISONS) else 1
-    for operand in operands[:_MOST_RESULTS]:
-        if operand.kind in _REGISTERS and registers and not operand.negative:
-            names |= _registers(opcode, operand)
-        elif operand.kind in _PREDICATES and not operand.negative:
-            names.add(operand.name)
-        elif not operand.lost or (operand.kind in _ZEROS and not registers):
+        return operands[:1]
+    base = opcode.partition(".")[0]
+    if base in _BRANCHES:
+        return ()
+    if base in ("VOTE", "VOTEU"):
+        # All but what is voted on.
+        return operands[:-1]
+    compares = base.endswith(_COMPARISONS)
+    registers = 0 if compares else 1
+    count = 0
+    for operand in operands[: _MOST_RESULTS - compares]:
+        if operand.negative or operand.kind not in (*_REGISTERS, *_ZEROS, *_PREDICATES, *_TRUE):
             break
-        registers -= operand.kind in (*_REGISTERS, *_ZEROS)
+        if operand.kind in (*_REGISTERS, *_ZEROS):
+            if not registers:
+                break
+            registers -= 1
+        count += 1
+    return operands[:count]
+
+
+@cache
+def _written(opcode: str, text: str) -> frozenset[str]:
+    names: set[str] = set()
+    for operand in _results(opcode, text):
+        if operand.text in _ALL_PREDICATES:
+            return _ALL_PREDICATES[operand.text]
+        if operand.kind in _REGISTERS:
+            names |= _registers(opcode, operand)
+        elif not operand.lost:
+            names.add(operand.name)
     return frozenset(names)
 
 
@@ -81,7 +111,10 @@ def _width(opcode: str, first: int) -> int:
     if _GROUP_PRODUCT.fullmatch(base):
         return _GROUP_REGISTERS
     if base == "DMMA":
-        return _DOUBLE_REGISTERS
+        return 4 if modifiers[:1] in (["884"], ["8x8x4"]) else _DOUBLE_REGISTERS
+    if base in _WIDE_RESULT:
+        words = modifiers if base == "F2I" else [word for word in modifiers if word != "FTZ"][:1]
+        return 2 if _WIDE_RESULT[base] & set(words) else 1
     if _QUADS & set(modifiers):
         return 4
     if base in _PAIRS or any("64" in word or word == "WIDE" for word in modifiers):

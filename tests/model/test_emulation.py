@@ -66,7 +66,7 @@ def seen(opcode, operands, *, words=0, **bits):
     tallies = no_tallies(1)
     for what, count in ((Tally.ISSUED, 10), (Tally.LOOKED, 320), (Tally.PAIRS, 160)):
         tallies[what] = count
-    written = 2 if opcode == "DFMA" else 1
+    written = {"DFMA": 2, "STG.E": 0, "ISETP.GE.AND": 0}.get(opcode, 1)
     for name, each in bits.items():
         lanes = 160 if name.startswith("halves") else 320
         tallies[Tally[name.upper()]] = (
@@ -89,6 +89,9 @@ RANDOM = {"halves": 16, "halves_result": 16, "ports": 16, "flips": 16, "ones": 1
         ("LOP3.LUT", "R0, R1, R2, RZ", 3, RANDOM, 1.0, 1.0),
         # An operand of f64 has two words.
         ("DFMA", "R0, R2, R4, R6", 6, RANDOM, 1.0, 1.0),
+        # Stores and comparisons write no register.
+        ("STG.E", "desc[UR4][R2.64], R6", 2, RANDOM, 1.0, 1.0),
+        ("ISETP.GE.AND", "P0, PT, R0, R1, PT", 2, RANDOM, 1.0, 1.0),
         # Two of three operands are constants, which do not change.
         ("FFMA", "R0, R1, 0.5, c[0x0][0x210]", 1, RANDOM, 0.4, 0.6),
     ],

@@ -17,6 +17,7 @@ from ptxbench.emulator.sass.lanes import Array, Bound, Mask
 from ptxbench.emulator.sass.tally import Tallies, Tally
 from ptxbench.sass.operand import Kind, Operand
 from ptxbench.sass.program import SassInstruction
+from ptxbench.sass.written import results, written
 
 _HALF = WARP // 2
 _MOST_OPERANDS = 3
@@ -94,14 +95,19 @@ def words_read(instruction: SassInstruction) -> int:
     return sum(_words_read(instruction, place) for place in range(count))
 
 
+def words_written(instruction: SassInstruction) -> int:
+    """Return how many words an instruction writes to registers: none where it stores, or compares."""
+    return len(_names_written(instruction))
+
+
+def _names_written(instruction: SassInstruction) -> list[str]:
+    return sorted(name for name in written(instruction) if name[0] == "R")
+
+
 def _sources(instruction: SassInstruction) -> list[Operand]:
     """Return what an instruction reads, without predicates."""
-    operands = instruction.operand_list
-    return [one for one in operands[0 if _stores(instruction.base) else 1 :] if one.kind in _READ]
-
-
-def _stores(base: str) -> bool:
-    return base.startswith(("ST", "RED")) or base == "LDGSTS"
+    operands = instruction.operand_list[len(results(instruction)) :]
+    return [one for one in operands if one.kind in _READ]
 
 
 def _slots(i: Bound) -> _Slots | None:
@@ -110,13 +116,15 @@ def _slots(i: Bound) -> _Slots | None:
     operands = i.operands
     if not operands or base.startswith("U") or base in ("BAR", "BRA", "BSSY", "BSYNC", "RET", "CALL", "EXIT"):
         return None
-    outs = () if _stores(base) else operands[:1]
     reads = []
     for place, operand in enumerate(_sources(i.instruction)[:_MOST_OPERANDS]):
         registers = _registers(i, operand, _words_read(i.instruction, place))
         if registers:
             reads.append((place, registers))
-    writes = tuple(one for out in outs for one in _registers(i, out, words_written(i.instruction)))
+    file = i.registers.general
+    # Of an opcode that is not known more are named than a kernel may have.
+    numbers = (int(name[1:]) for name in _names_written(i.instruction))
+    writes = tuple(file[number] for number in numbers if number < len(file))
     if not reads and not writes:
         return None
     return _Slots(tuple(reads), writes)
@@ -144,12 +152,3 @@ def _words_read(instruction: SassInstruction, place: int) -> int:
     if base in ("HMMA", "IMMA", "DMMA"):
         return (4, 2, 4)[place]
     return 2 if base == "IMAD" and "WIDE" in words and place == 2 else 1
-
-
-def words_written(instruction: SassInstruction) -> int:
-    """Return how many words an instruction writes to registers."""
-    base, words = instruction.base, instruction.opcode.split(".")[1:]
-    if base in ("HMMA", "IMMA", "DMMA") or "128" in words:
-        return 4
-    wide = base in _PAIRS[:3] or "64" in words or "WIDE" in words
-    return 2 if wide or (base in ("F2F", "I2F") and words[:1] == ["F64"]) else 1

@@ -554,3 +554,9 @@ def test_bits_that_change_in_a_place_and_in_a_register_are_counted():
     over, _ = run("MOV R9, 0xff\nMOV R9, 0xf0\nIADD3 R9, R9, RZ, RZ", np.zeros(32, np.uint32))
     assert count(over, "MOV", Tally.FLIPS) == 32 * (8 + 4)
     assert count(over, "IADD3", Tally.FLIPS) == 0
+
+
+def test_a_result_behind_a_predicate_is_written_and_not_read():
+    machine, _ = run("MOV R9, 0x0\nLOP3.LUT P0, R9, R4, 0xff, RZ, 0xc0, !PT", [0xF] * 32)
+    assert count(machine, "LOP3.LUT", Tally.ONES) == 32 * 4
+    assert count(machine, "LOP3.LUT", Tally.FLIPS) == 32 * 4
