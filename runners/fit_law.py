@@ -22,6 +22,7 @@ from statistics import median
 
 import numpy as np
 from measure_law import ROWS_FILE, TENSOR_ROW, THREAD_ROWS
+from operand_law import LoopBits, LoopPoint, OperandLaw, fit_law, rms_pct
 from page_blocks import table as markdown_table
 from page_blocks import write_blocks
 from PIL import Image
@@ -38,7 +39,6 @@ from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.emulator.sass.launch import Argument, Launch, emulate
 from ptxbench.emulator.sass.tally import Tally
-from ptxbench.model.operand_law import LoopBits, LoopPoint, OperandLaw, fit_law, rms_pct
 from ptxbench.report.figure import new_figure, picture_bytes
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.storage.atomic import write_bytes

@@ -55,7 +55,7 @@ def results(instruction: SassInstruction) -> tuple[Operand, ...]:
 
 
 def written(instruction: SassInstruction) -> frozenset[str]:
-    """Return the names of the registers and predicates that an instruction may write, such as {"R4", "P0"}."""
+    """Return the registers and predicates that an instruction may write, such as {"R4", "P0"}."""
     return _written(instruction.opcode, instruction.operands)
 
 

@@ -6,12 +6,12 @@ import pytest
 from fakes.script import load_script
 
 from ptxbench.core.condition import Pattern
-from ptxbench.model.operand_law import LoopBits
 from ptxbench.storage.schema import Role
 
 RESULTS = Path(__file__).parents[2] / "results"
 H200 = [RESULTS / "nvidia-h200" / name for name in ("law-32c2", "law-439f")]
 fit_law = load_script("runners/fit_law.py")
+LoopBits = fit_law.LoopBits
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from fakes.script import load_script
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.operand_law import LoopBits, LoopPoint, fit_law, rms_pct
 
+RUNNER = load_script("runners/operand_law.py")
+LoopBits, LoopPoint, fit_law, rms_pct = RUNNER.LoopBits, RUNNER.LoopPoint, RUNNER.fit_law, RUNNER.rms_pct
 TERMS_FJ = (110.0, 50.0, 150.0, 0.0)
 
 
