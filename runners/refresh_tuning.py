@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from statistics import fmean
 
 from fit_model import ROOT
 from page_blocks import table, write_blocks
@@ -23,7 +24,7 @@ from ptxbench.model.atlas import open_atlas
 from ptxbench.model.baselines import Form, baseline_machines
 from ptxbench.model.estimate import Machine
 from ptxbench.storage.shipped import SHIPPED
-from ptxbench.tune.evaluate import choices, estimated_again, quality, rank_of, ranking
+from ptxbench.tune.evaluate import choices, estimated_again, rank_of, ranking
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.model_energy import ModelEnergy
 from ptxbench.tune.repeats import FIRST
@@ -145,23 +146,49 @@ def _ranks(searches: Sequence[Search]) -> str:
 
 
 def _gemm(searches: Sequence[Search]) -> str:
-    found = [quality(one.trials[THE_TABLE]) for one in searches]
-    known = [ranking(one.trials[THE_TABLE]) for one in searches]
+    every = [one.measured for one in searches]
+    known = [ranking(trials) for trials in every]
+    walls = {name: [sum(getattr(t, f"{name}_wall_s") for t in trials) for trials in every]
+             for name in ("build", "check", "timing", "power")}  # fmt: skip
+    besides_s = [sum(some) for some in zip(walls["build"], walls["check"], walls["timing"], strict=True)]
     rows = [
-        ["variants measured", *(str(q.variants) for q in found)],
-        ["of them at the power limit", *(str(q.capped) for q in found)],
-        ["rank correlation (Spearman) with measured energy", *(f"{q.spearman:.3f}" for q in found)],
-        ["mean error of the estimates", *(f"{q.mean_error:.1%}" for q in found)],
+        ["variants measured", *(str(len(trials)) for trials in every)],
+        ["of them at the power limit", *(str(sum(t.capped for t in trials)) for trials in every)],
+        [
+            "rank correlation (Spearman) with measured energy",
+            *(f"{rank_of(trials, attrgetter('estimated_j')):.3f}" for trials in every),
+        ],
+        ["mean error of the estimates", *(f"{_mean_error(trials):.1%}" for trials in every)],
         ["mean error of one power times time", *(f"{r.time_error:.1%}" if r else "" for r in known)],
-        ["best of the estimator's first ten, over the best", *(f"{q.chosen_loss:.1%}" for q in found)],
-        ["the fastest, over the best", *(f"{q.fastest_loss:.1%}" for q in found)],
-        ["building, one core, s", *(f"{q.build_wall_s:.0f}" for q in found)],
-        ["comparing and short timings, s", *(f"{q.check_wall_s + q.timing_wall_s:.1f}" for q in found)],
-        ["power windows, s", *(f"{q.power_wall_s:.1f}" for q in found)],
-        ["power of all, over short timings of all", *(f"{q.speedup:.0f} times" for q in found)],
-        ["the same with building and comparing", *(f"{q.speedup_whole:.1f} times" for q in found)],
+        [
+            "best of the estimator's first ten, over the best",
+            *(f"{r.chosen_loss:.1%}" if r else "" for r in known),
+        ],
+        ["the fastest, over the best", *(f"{r.fastest_loss:.1%}" if r else "" for r in known)],
+        ["building, one core, s", *(f"{s:.0f}" for s in walls["build"])],
+        [
+            "comparing and short timings, s",
+            *(f"{sum(some):.1f}" for some in zip(walls["check"], walls["timing"], strict=True)),
+        ],
+        ["power windows, s", *(f"{s:.1f}" for s in walls["power"])],
+        [
+            "power of all, over short timings of all",
+            *(f"{1 + r:.0f} times" for r in _over(walls["power"], walls["timing"])),
+        ],
+        [
+            "the same with building and comparing",
+            *(f"{1 + r:.1f} times" for r in _over(walls["power"], besides_s)),
+        ],
     ]
     return table(("", *(one.name.removesuffix(", H200") for one in searches)), rows)
+
+
+def _over(some: Sequence[float], others: Sequence[float]) -> list[float]:
+    return [one / other for one, other in zip(some, others, strict=True)]
+
+
+def _mean_error(trials: Sequence[Trial]) -> float:
+    return fmean(abs(t.estimated_j / t.energy_j - 1) for t in trials)
 
 
 def _adds(searches: Sequence[Search]) -> str:

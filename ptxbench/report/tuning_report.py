@@ -12,7 +12,7 @@ from ptxbench.report.sections import Section, sections_page
 from ptxbench.report.svg_figure import page_picture
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.tune.analysis import TARGETS, Analysis, Figures, LibraryFigures
-from ptxbench.tune.evaluate import FEW, choices, quality, ranking
+from ptxbench.tune.evaluate import FEW, choices, ranking
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.outcome import Settled, TrialStatus
 from ptxbench.tune.trial import Trial
@@ -241,10 +241,9 @@ def _ranking_section(trials: Sequence[Trial]) -> tuple[Section, ...]:
     one = ranking(trials)
     if one is None:
         return ()
-    found = quality(trials)
     choice = (
-        f"the best of the {min(FEW, one.variants)} that it puts first takes {found.chosen_loss:.1%} more"
-        f" energy than the best measured, the fastest {found.fastest_loss:.1%}"
+        f"the best of the {min(FEW, one.variants)} that it puts first takes {one.chosen_loss:.1%} more"
+        f" energy than the best measured, the fastest {one.fastest_loss:.1%}"
     )
     which = "drawn at random" if one.sampled else "that were tried"
     return (

@@ -6,11 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from statistics import median
+from statistics import fmean, median
 
 from ptxbench.core.distributions import rank_correlation
 from ptxbench.tune.estimate import COOL_C, EnergyModel
-from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem
@@ -19,109 +18,6 @@ from ptxbench.tune.variant import Problem
 _FEWEST = 3
 # Measurements that the estimator's choice may take.
 FEW = 10
-
-
-@dataclass(frozen=True)
-class Quality:
-    """The estimator and the two ways of tuning, on variants whose power was measured.
-
-    Attributes:
-        variants: How many.
-        spearman: Rank correlation of estimated and measured energy.
-        mean_error: Mean of |estimated / measured - 1|.
-        best_j: Least measured energy.
-        chosen_j: Measured energy of the best of the `FEW` variants that the estimator puts first.
-        fastest_j: Measured energy of the fastest variant.
-        fastest_s: Its time.
-        best_s: Time of the variant of least energy.
-        best: Name of the variant of least energy.
-        chosen: Name of the estimator's choice; "" where nothing was estimated.
-        fastest: Name of the fastest variant.
-        capped: Variants that the power cap or heat slowed down while their power was read.
-        front: Variants on the front of time and energy.
-        timing_wall_s: Host time of the short timings.
-        power_wall_s: Host time of the power windows.
-        build_wall_s: Processor time of building, summed over what ran side by side.
-        check_wall_s: Host time of the checks.
-    """
-
-    variants: int
-    spearman: float
-    mean_error: float
-    best_j: float
-    chosen_j: float
-    fastest_j: float
-    fastest_s: float
-    best_s: float
-    best: str
-    chosen: str
-    fastest: str
-    capped: int
-    front: int
-    timing_wall_s: float
-    power_wall_s: float
-    build_wall_s: float
-    check_wall_s: float
-
-    @property
-    def chosen_loss(self) -> float:
-        """How much more energy than the best the estimator's choice takes, relative."""
-        return self.chosen_j / self.best_j - 1
-
-    @property
-    def fastest_loss(self) -> float:
-        """How much more energy than the best the fastest takes, relative."""
-        return self.fastest_j / self.best_j - 1
-
-    @property
-    def speedup(self) -> float:
-        """Host time of timing and measuring power of every variant, over that of timing alone."""
-        return (self.timing_wall_s + self.power_wall_s) / self.timing_wall_s
-
-    @property
-    def speedup_whole(self) -> float:
-        """The same with building, as if on one core, and comparing, which either way needs."""
-        besides_s = self.build_wall_s + self.check_wall_s + self.timing_wall_s
-        return (besides_s + self.power_wall_s) / besides_s
-
-
-def quality(trials: Sequence[Trial]) -> Quality:
-    """Compare estimates with measurements.
-
-    Args:
-        trials: Trials; those without a measured energy are left out. Where none has an estimate, what
-            rests on one is NaN.
-
-    Raises:
-        ValueError: Under two have a measured energy.
-    """
-    measured = [t for t in trials if t.ok and math.isfinite(t.energy_j)]
-    if len(measured) < 2:
-        raise ValueError("under two variants have a measured energy")
-    estimated = [t for t in measured if math.isfinite(t.estimated_j)]
-    best = min(measured, key=lambda t: t.energy_j)
-    fastest = min(measured, key=lambda t: t.best_time_s)
-    first = sorted(estimated, key=lambda t: t.estimated_j)[:FEW]
-    chosen = min(first, key=lambda t: t.energy_j, default=None)
-    return Quality(
-        variants=len(measured),
-        spearman=rank_of(estimated, attrgetter("estimated_j")),
-        mean_error=_mean([abs(t.estimated_j / t.energy_j - 1) for t in estimated]),
-        best_j=best.energy_j,
-        chosen_j=chosen.energy_j if chosen else math.nan,
-        fastest_j=fastest.energy_j,
-        fastest_s=fastest.best_time_s,
-        best_s=best.best_time_s,
-        best=best.name,
-        chosen=chosen.name if chosen else "",
-        fastest=fastest.name,
-        capped=sum(t.capped for t in measured),
-        front=len(pareto_front(measured)),
-        timing_wall_s=sum(t.timing_wall_s for t in measured),
-        power_wall_s=sum(t.power_wall_s for t in measured),
-        build_wall_s=sum(t.build_wall_s for t in measured),
-        check_wall_s=sum(t.check_wall_s for t in measured),
-    )
 
 
 def estimated_again(
@@ -150,6 +46,9 @@ class Ranking:
         estimate_error: Mean of |estimated / measured - 1|.
         time_error: The same with one power for all of them, their median, times the short timing.
         constant_error: The same with one energy for all of them, their median.
+        chosen_loss: How much more energy than the best of all that were measured the best of the `FEW` takes
+            that the estimate puts first, relative.
+        fastest_loss: The same of the fastest.
     """
 
     variants: int
@@ -159,6 +58,8 @@ class Ranking:
     estimate_error: float
     time_error: float
     constant_error: float
+    chosen_loss: float
+    fastest_loss: float
 
 
 def ranking(trials: Sequence[Trial]) -> Ranking | None:
@@ -173,14 +74,19 @@ def ranking(trials: Sequence[Trial]) -> Ranking | None:
         return None
     power_w = median(t.energy_j / t.time_s for t in used)
     energy_j = median(t.energy_j for t in used)
+    measured = [t for t in trials if t.ok and math.isfinite(t.energy_j)]
+    best_j = min(t.energy_j for t in measured)
+    chosen_j = min(t.energy_j for t in sorted(known, key=attrgetter("estimated_j"))[:FEW])
     return Ranking(
         variants=len(used),
         sampled=used is drawn,
         estimate=rank_of(used, attrgetter("estimated_j")),
         time=rank_of(used, attrgetter("time_s")),
-        estimate_error=_mean([abs(t.estimated_j / t.energy_j - 1) for t in used]),
-        time_error=_mean([abs(power_w * t.time_s / t.energy_j - 1) for t in used]),
-        constant_error=_mean([abs(energy_j / t.energy_j - 1) for t in used]),
+        estimate_error=fmean(abs(t.estimated_j / t.energy_j - 1) for t in used),
+        time_error=fmean(abs(power_w * t.time_s / t.energy_j - 1) for t in used),
+        constant_error=fmean(abs(energy_j / t.energy_j - 1) for t in used),
+        chosen_loss=chosen_j / best_j - 1,
+        fastest_loss=min(measured, key=attrgetter("best_time_s")).energy_j / best_j - 1,
     )
 
 
@@ -273,7 +179,3 @@ def rank_of(trials: Sequence[Trial], figure: Callable[[Trial], float]) -> float:
     if any(len(set(side)) < 2 for side in zip(*pairs, strict=True)) or len(pairs) < 2:
         return math.nan
     return rank_correlation(*zip(*pairs, strict=True))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else math.nan

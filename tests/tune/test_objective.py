@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tune.fakes_tune import SMALL, FlatModel, trial
 
-from ptxbench.tune.evaluate import estimated_again, quality
+from ptxbench.tune.evaluate import estimated_again, ranking
 from ptxbench.tune.objective import Goal, Objective, Pruning, pareto_front, ranked
 from ptxbench.tune.outcome import TrialStatus
 
@@ -84,15 +84,18 @@ def test_quality_of_an_estimator_that_ranks_well_and_one_that_does_not() -> None
     energies = [0.5 + 0.01 * n for n in range(30)]
     good = [trial(n, energy_j=e, estimated_j=2 * e) for n, e in enumerate(energies)]
     bad = [trial(n, energy_j=e, estimated_j=-e) for n, e in enumerate(energies)]
-    found = quality(good)
-    assert found.spearman == pytest.approx(1.0)
-    assert found.mean_error == pytest.approx(1.0)
+    found = ranking(good)
+    assert found is not None
+    assert found.estimate == pytest.approx(1.0)
+    assert found.estimate_error == pytest.approx(1.0)
     assert found.chosen_loss == 0.0
-    assert found.speedup == pytest.approx(41.0)
-    found = quality(bad)
-    assert found.spearman == pytest.approx(-1.0)
-    # Its ten are the ten dearest, of which the best is 0.70 J.
-    assert found.chosen_j == pytest.approx(0.70)
+    assert found.fastest_loss == 0.0
+    found = ranking([*bad, trial(30, energy_j=0.6, time_s=1e-5)])
+    assert found is not None
+    assert found.estimate == pytest.approx(-1.0)
+    # Its ten are the ten dearest, of which the best is 0.70 J; the fastest, which it lacks, takes 0.6 J.
+    assert found.chosen_loss == pytest.approx(0.4)
+    assert found.fastest_loss == pytest.approx(0.2)
 
 
 def test_estimating_again_needs_no_gpu() -> None:
