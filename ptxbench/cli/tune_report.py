@@ -167,6 +167,9 @@ def _plain(found: Analysis) -> dict[str, object]:
         "linear_correlations": [vars(one) for one in found.linear],
         "splits": [vars(one) for one in found.splits],
         "by_occupancy": [vars(one) for one in found.levels],
-        "beside": [vars(one) for one in found.beside],
+        "beside": [
+            {**figures(one), **{name: getattr(one.trial, name) for name in ("capped", "correct", "settled")}}
+            for one in found.beside
+        ],
         "choices": [vars(one) for one in choices([f.trial for f in found.figures])],
     }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ptxbench.report.figure import new_figure, title
 from ptxbench.report.pareto_plot import scatter_by_limit
-from ptxbench.tune.analysis import Analysis, Figures, LibraryFigures
+from ptxbench.tune.analysis import Analysis, Figures, VariantFigures
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.trial import Trial
 
@@ -23,7 +23,7 @@ _LIBRARY, _BELOW = "#1c7c3c", "#3c9a5f"
 _METRICS_SHOWN = 18
 _SPLITS_SHOWN = 5
 _RANGES_SHOWN, _MOST_LEVELS = 4, 16
-_Figure = Callable[[Figures | LibraryFigures], float]
+_Figure = Callable[[Figures[Any]], float]
 
 
 def draw_all(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial]) -> dict[str, Figure]:
@@ -61,7 +61,7 @@ def _heading(manifest: TuningManifest, what: str) -> str:
     return f"{manifest.part.problem.title}: {what}\n{title(manifest.gpu)}"
 
 
-def _label(role: str, one: Figures) -> str:
+def _label(role: str, one: VariantFigures) -> str:
     return f"{role}: {one.name}"
 
 
@@ -80,7 +80,7 @@ def _dots(axes: Axes, found: Analysis, x: _Figure, y: _Figure) -> None:
 def _front(manifest: TuningManifest, found: Analysis) -> Figure:
     figure, axes = _axes(manifest, "time and energy of one launch")
 
-    def time_ms(one: Figures | LibraryFigures) -> float:
+    def time_ms(one: Figures[Any]) -> float:
         return 1e3 * one.time_s
 
     _dots(axes, found, time_ms, lambda f: f.energy_j)
@@ -176,7 +176,7 @@ def _ranges(manifest: TuningManifest, found: Analysis, names: Sequence[str]) -> 
     """Draw how far time and energy reach at each value of an axis (Guerreiro et al. 2015, Figure 1)."""
     figure = new_figure(9, 0.8 + 2.2 * len(names))
     rows = figure.subplots(len(names), 2, squeeze=False)
-    ways: tuple[tuple[str, str, Callable[[Figures], float]], ...] = (
+    ways: tuple[tuple[str, str, Callable[[VariantFigures], float]], ...] = (
         ("time", _DOT, lambda f: f.time_s),
         ("energy", _BEST, lambda f: f.energy_j),
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.printable import number, render_csv
 from ptxbench.report.sections import Section, sections_page
 from ptxbench.report.svg_figure import page_picture
 from ptxbench.report.text_table import Column, Kind, render_table
-from ptxbench.tune.analysis import TARGETS, Analysis, Figures, LibraryFigures
+from ptxbench.tune.analysis import TARGETS, Analysis, Figures, VariantFigures
 from ptxbench.tune.evaluate import FEW, choices, ranking
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.outcome import Settled, TrialStatus
@@ -207,7 +207,7 @@ def _beside_section(found: Analysis) -> tuple[Section, ...]:
     if len(found.beside) > 1:
         moved = last.time_s / found.beside[0].time_s - 1
         lines.append(f"its own time moved by {moved:+.1%} from the first measurement to the last")
-    if not all(one.correct for one in found.beside):
+    if not all(one.trial.correct for one in found.beside):
         lines.append("its result is not the right one")
     return (
         Section(
@@ -300,30 +300,23 @@ def as_csv(found: Analysis) -> str:
     rows: list[Sequence[object]] = [(*_CSV, *found.metrics)]
     for n, one in enumerate(found.figures):
         corner = corners.get(id(one))
-        figures = (one.time_s, one.power_w, one.energy_j, one.half_j, one.gflops, one.gflops_per_w)
         rows.append(
             (
-                one.name,
-                *(number(value, ".6g", "") for value in figures),
-                *(one.measured, one.trial.capped, one.trial.settled, id(one) in front, id(one) in hull),
+                *_csv_cells(one),
+                *(id(one) in front, id(one) in hull),
                 *((f"{corner.alpha_low:.4f}", f"{corner.alpha_high:.4f}") if corner else ("", "")),
                 *(number(value, ".6g", "") for value in (one.trial.estimated_j, one.trial.foreseen_j)),
                 *(number(values[n], ".6g", "") for values in found.metrics.values()),
             )
         )
-    for other in found.beside:
-        figures = (
-            other.time_s,
-            other.power_w,
-            other.energy_j,
-            other.half_j,
-            other.gflops,
-            other.gflops_per_w,
-        )
-        measured = math.isfinite(other.energy_j)
-        numbers = (number(v, ".6g", "") for v in figures)
-        rows.append((other.name, *numbers, measured, other.capped, other.settled))
+    rows += [_csv_cells(one) for one in found.beside]
     return render_csv(rows)
+
+
+def _csv_cells(one: Figures[Any]) -> tuple[object, ...]:
+    figures = (one.time_s, one.power_w, one.energy_j, one.half_j, one.gflops, one.gflops_per_w)
+    numbers = (number(value, ".6g", "") for value in figures)
+    return (one.name, *numbers, one.measured, one.trial.capped, one.trial.settled)
 
 
 def as_page(parts: Sequence[Section], pictures: dict[str, Figure]) -> str:
@@ -331,11 +324,11 @@ def as_page(parts: Sequence[Section], pictures: dict[str, Figure]) -> str:
     return sections_page(parts, _DOCS, [page_picture(figure, name) for name, figure in pictures.items()])
 
 
-def _cells(one: Figures) -> tuple[str, ...]:
+def _cells(one: VariantFigures) -> tuple[str, ...]:
     return (one.name, *_numbers(one))
 
 
-def _numbers(one: Figures | LibraryFigures) -> tuple[str, ...]:
+def _numbers(one: Figures[Any]) -> tuple[str, ...]:
     return (
         f"{1e3 * one.time_s:.4g}",
         number(one.power_w, ".1f"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from types import MappingProxyType
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.counters import Counters
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
-from ptxbench.tune.outcome import Settled, at_limit
+from ptxbench.tune.outcome import Settled
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import PARAMETERS, Problem
@@ -36,12 +37,17 @@ TARGETS = ("time", "power", "energy", PRODUCT)
 _MOST_LEVELS = 16
 
 
+T = TypeVar("T", Trial, LibraryTrial)
+
+
 @dataclass(frozen=True)
-class Figures:
-    """The figures of one variant, all from one timing: that in which its power was read, if it was.
+class Figures(Generic[T]):
+    """The figures of a variant, or of a library's product measured in the same session.
+
+    All are of one timing: that in which its power was read, if it was.
 
     Attributes:
-        trial: The variant.
+        trial: What was tried.
         time_s: Time of one launch.
         energy_j: Energy of one launch.
         half_j: Half of its 95% interval: of the power's noise where it was measured, else the estimate's.
@@ -51,7 +57,7 @@ class Figures:
         measured: Whether the energy was measured.
     """
 
-    trial: Trial
+    trial: T
     time_s: float
     energy_j: float
     half_j: float
@@ -71,38 +77,7 @@ class Figures:
         return self.trial.at_limit
 
 
-@dataclass(frozen=True)
-class LibraryFigures:
-    """The figures of a library's product, measured in the same session.
-
-    Attributes:
-        name: Which library.
-        time_s: Time of one call.
-        energy_j: Energy of one call; NaN where no power was read.
-        half_j: Half of its 95% interval.
-        power_w: Power.
-        gflops: 1e9 floating-point operations a second.
-        gflops_per_w: The same for each watt.
-        capped: Whether the power cap or heat held the clock down.
-        correct: Whether its result is right.
-        settled: Whether clock and power had settled.
-    """
-
-    name: str
-    time_s: float
-    energy_j: float
-    half_j: float
-    power_w: float
-    gflops: float
-    gflops_per_w: float
-    capped: bool
-    correct: bool
-    settled: Settled
-
-    @property
-    def at_limit(self) -> str:
-        """What tables say of it at the power limit."""
-        return at_limit(self.capped, self.settled)
+VariantFigures = Figures[Trial]
 
 
 @dataclass(frozen=True)
@@ -115,7 +90,7 @@ class Corner:
         alpha_high: Most.
     """
 
-    figures: Figures
+    figures: VariantFigures
     alpha_low: float
     alpha_high: float
 
@@ -253,10 +228,10 @@ class Analysis:
         levels: Means by occupancy, the lowest first; () where there is one occupancy, or very many.
     """
 
-    figures: tuple[Figures, ...]
-    front: tuple[Figures, ...]
+    figures: tuple[VariantFigures, ...]
+    front: tuple[VariantFigures, ...]
     arc: tuple[Corner, ...]
-    hull: tuple[Figures, ...]
+    hull: tuple[VariantFigures, ...]
     faster: int
     thriftier: int
     both: int
@@ -265,16 +240,16 @@ class Analysis:
     linear: tuple[LinearCorrelation, ...]
     splits: tuple[Split, ...]
     metrics: Mapping[str, Sequence[float]]
-    beside: tuple[LibraryFigures, ...] = ()
+    beside: tuple[Figures[LibraryTrial], ...] = ()
     levels: tuple[OccupancyLevel, ...] = ()
 
     @property
-    def best(self) -> Figures:
+    def best(self) -> VariantFigures:
         """The variant of least energy."""
         return self.figures[0]
 
     @property
-    def fastest(self) -> Figures:
+    def fastest(self) -> VariantFigures:
         """The fastest variant."""
         return min(self.figures, key=lambda f: f.time_s)
 
@@ -327,14 +302,14 @@ def analyse(
         linear=_linear_correlations(figures, metrics),
         splits=_splits(figures, metrics, list(dict.fromkeys(c.metric for c in correlations))),
         metrics=metrics,
-        beside=tuple(_library_figures(one, problem) for one in beside),
+        beside=tuple(_figures(one, problem) for one in beside),
         levels=_occupancy_levels(figures),
     )
 
 
-def _occupancy_levels(figures: Sequence[Figures]) -> tuple[OccupancyLevel, ...]:
+def _occupancy_levels(figures: Sequence[VariantFigures]) -> tuple[OccupancyLevel, ...]:
     """Return the means of the variants of each occupancy."""
-    by_level: dict[float, list[Figures]] = defaultdict(list)
+    by_level: dict[float, list[VariantFigures]] = defaultdict(list)
     for one in figures:
         if math.isfinite(one.trial.occupancy):
             by_level[round(one.trial.occupancy, 6)].append(one)
@@ -353,48 +328,41 @@ def _occupancy_levels(figures: Sequence[Figures]) -> tuple[OccupancyLevel, ...]:
     )
 
 
-def _library_figures(one: LibraryTrial, problem: Problem | KernelProblem) -> LibraryFigures:
-    flops = float(problem.flops) if isinstance(problem, Problem) else math.nan
-    return LibraryFigures(
-        name=one.name,
-        time_s=one.best_time_s,
-        energy_j=one.energy_j,
-        half_j=COVERAGE_FACTOR * one.power_error_w * one.best_time_s,
-        power_w=one.power_w,
-        gflops=flops / one.best_time_s * 1e-9,
-        gflops_per_w=flops / one.energy_j * 1e-9,
-        capped=one.capped,
-        correct=one.correct,
-        settled=one.settled,
-    )
-
-
-def _figures(trial: Trial, problem: Problem | KernelProblem) -> Figures:
-    time_s, energy_j, flops = trial.best_time_s, trial.best_energy_j, trial.flops_of(problem)
-    measured = math.isfinite(trial.energy_j)
-    half_j = (trial.estimated_high_j - trial.estimated_low_j) / 2
-    if measured:
-        half_j = COVERAGE_FACTOR * trial.power_error_w * trial.steady_s
+def _figures(trial: T, problem: Problem | KernelProblem) -> Figures[T]:
+    time_s, energy_j, power_w = trial.best_time_s, trial.energy_j, trial.power_w
+    half_j = COVERAGE_FACTOR * trial.power_error_w * time_s
+    measured = math.isfinite(energy_j)
+    if isinstance(trial, Trial):
+        flops = trial.flops_of(problem)
+        if not measured:
+            energy_j, power_w = trial.best_energy_j, trial.best_power_w
+            half_j = (trial.estimated_high_j - trial.estimated_low_j) / 2
+        half_j = half_j if math.isfinite(half_j) else 0.0
+    else:
+        flops = float(problem.flops) if isinstance(problem, Problem) else math.nan
     return Figures(
         trial=trial,
         time_s=time_s,
         energy_j=energy_j,
-        half_j=half_j if math.isfinite(half_j) else 0.0,
-        power_w=trial.best_power_w,
+        half_j=half_j,
+        power_w=power_w,
         gflops=flops / time_s * 1e-9,
         gflops_per_w=flops / energy_j * 1e-9,
         measured=measured,
     )
 
 
-def _arc(figures: Sequence[Figures]) -> tuple[Corner, ...]:
+def _arc(figures: Sequence[VariantFigures]) -> tuple[Corner, ...]:
     """Return the variants that are best for some alpha (Anzt et al. 2015, Eq. 2), by the lower left hull.
 
     Time and energy are relative to the first variant's, which scales alpha and not which ones are there.
     """
     scale_s, scale_j = figures[0].time_s, figures[0].energy_j
     points = [(f.time_s / scale_s, f.energy_j / scale_j) for f in figures]
-    chosen = [figures[n] for n in _lower_left(points)]
+    # The lower hull from the left on, up to the first of least energy.
+    lower = _chain(points, sorted(range(len(points)), key=points.__getitem__))
+    least = min(range(len(lower)), key=lambda n: points[lower[n]][1])
+    chosen = [figures[n] for n in lower[least::-1]]
     edges = [0.0]
     for one, following in pairwise(chosen):
         gained = (one.time_s - following.time_s) / scale_s
@@ -404,25 +372,11 @@ def _arc(figures: Sequence[Figures]) -> tuple[Corner, ...]:
     return tuple(Corner(f, low, high) for f, low, high in zip(chosen, edges, ends, strict=True))
 
 
-def _lower_left(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Return the corners of the hull from the lowest point to the leftmost."""
-    order = sorted(range(len(points)), key=lambda n: (points[n][1], points[n][0]))
-    found: list[int] = []
-    for n in order:
-        # Only what is further to the left than all that is lower can be a corner.
-        if found and points[n][0] >= points[found[-1]][0]:
-            continue
-        while len(found) > 1 and _turn(points[found[-2]], points[found[-1]], points[n]) >= 0:
-            found.pop()
-        found.append(n)
-    return found
-
-
 def _turn(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> float:
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
-def _efficiency_hull(figures: Sequence[Figures]) -> tuple[Figures, ...]:
+def _efficiency_hull(figures: Sequence[VariantFigures]) -> tuple[VariantFigures, ...]:
     """Return the hull of GFLOP/s and GFLOP/s/W (their Figure 5); () where there is none."""
     known = [f for f in figures if math.isfinite(f.gflops)]
     if len(known) < 3:
@@ -430,7 +384,7 @@ def _efficiency_hull(figures: Sequence[Figures]) -> tuple[Figures, ...]:
     points = [(f.gflops, f.gflops_per_w) for f in known]
     # Two chains of Andrew's algorithm ("Another efficient algorithm for convex hulls", 1979).
     order = sorted(range(len(points)), key=points.__getitem__)
-    hull = [*_chain(points, order), *_chain(points, order[::-1])]
+    hull = [*_chain(points, order)[:-1], *_chain(points, order[::-1])[:-1]]
     if len(hull) < 3:
         return ()
     begin = max(range(len(hull)), key=lambda n: points[hull[n]][1])
@@ -438,16 +392,16 @@ def _efficiency_hull(figures: Sequence[Figures]) -> tuple[Figures, ...]:
 
 
 def _chain(points: Sequence[tuple[float, float]], order: Sequence[int]) -> list[int]:
-    """Return the corners of the hull along an order of the points, but the last."""
+    """Return the corners of the hull along an order of the points."""
     found: list[int] = []
     for n in order:
         while len(found) > 1 and _turn(points[found[-2]], points[found[-1]], points[n]) <= 0:
             found.pop()
         found.append(n)
-    return found[:-1]
+    return found
 
 
-def _spreads(figures: Sequence[Figures]) -> tuple[Spread, ...]:
+def _spreads(figures: Sequence[VariantFigures]) -> tuple[Spread, ...]:
     """Cut the variants by time into slices of equal number, and say how far their energies are apart."""
     by_time = sorted(figures, key=lambda f: f.time_s)
     found = []
@@ -460,7 +414,7 @@ def _spreads(figures: Sequence[Figures]) -> tuple[Spread, ...]:
 
 
 def _correlations(
-    figures: Sequence[Figures], metrics: Mapping[str, Sequence[float]]
+    figures: Sequence[VariantFigures], metrics: Mapping[str, Sequence[float]]
 ) -> tuple[Correlation, ...]:
     targets: dict[str, list[float]] = {
         "time": [f.time_s for f in figures],
@@ -482,7 +436,7 @@ def _correlations(
 
 
 def _linear_correlations(
-    figures: Sequence[Figures], metrics: Mapping[str, Sequence[float]]
+    figures: Sequence[VariantFigures], metrics: Mapping[str, Sequence[float]]
 ) -> tuple[LinearCorrelation, ...]:
     found = []
     for metric, values in metrics.items():
@@ -516,7 +470,7 @@ def _correlation(metric: str, target: str, pairs: Sequence[tuple[float, float]])
 
 
 def _splits(
-    figures: Sequence[Figures], metrics: Mapping[str, Sequence[float]], names: Sequence[str]
+    figures: Sequence[VariantFigures], metrics: Mapping[str, Sequence[float]], names: Sequence[str]
 ) -> tuple[Split, ...]:
     found = []
     for name in names:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ptxbench.core.errors import InputError
 from ptxbench.devices.base import Bytes
 from ptxbench.devices.calling import Call, CallingGpu
-from ptxbench.energy.gate.comparison import Comparison
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.settled_run import BoardLimits, launches_in, run_until_settled
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.check import product_of
 from ptxbench.tune.kernel import KINDS, operand_matrices
-from ptxbench.tune.outcome import Settled, at_limit
+from ptxbench.tune.outcome import PowerOutcome, TrialStatus
 from ptxbench.tune.variant import Op, Problem
 
 CUBLAS = "cublas"
@@ -28,8 +27,8 @@ _FIRST_CALLS = 3
 _TIMED_CALLS = 5
 
 
-@dataclass(frozen=True)
-class LibraryTrial:
+@dataclass(frozen=True, kw_only=True)
+class LibraryTrial(PowerOutcome):
     """A library's product, measured once; NaN where it was not.
 
     Attributes:
@@ -38,38 +37,20 @@ class LibraryTrial:
         correct: Whether its product is that of numpy on some rows, to a hundredth.
         time_s: Time of one call, timed briefly.
         steady_s: Time of one call while power was read.
-        power_w: Power of calls back to back.
-        power_error_w: Standard error of it.
-        energy_j: Energy of one call: power_w x steady_s.
         clock_mhz: SM clock after the calls.
         temperature_c: Temperature of the GPU.
-        capped: Whether the power cap or heat held the clock down.
-        reason: Why there is no power that counts; "" where there is.
-        settled: Whether clock and power had settled.
-        note: What must be said of the power; "" for nothing.
-        compared: The power source beside the energy counter.
     """
+
+    _TIME: ClassVar[str] = "steady_s"
 
     name: str
     after: int
     correct: bool
     time_s: float
     steady_s: float = math.nan
-    power_w: float = math.nan
-    power_error_w: float = math.nan
-    energy_j: float = math.nan
     clock_mhz: float = math.nan
     temperature_c: float = math.nan
-    capped: bool = False
-    reason: str = ""
-    settled: Settled = Settled.UNTESTED
-    note: str = ""
-    compared: Comparison | None = None
-
-    @property
-    def at_limit(self) -> str:
-        """What tables say of it at the power limit."""
-        return at_limit(self.capped, self.settled)
+    status: TrialStatus = TrialStatus.OK
 
     @property
     def best_time_s(self) -> float:
@@ -138,7 +119,7 @@ def measure_library(
     for _ in range(_FIRST_CALLS):
         product.call()
     time_s = gpu.time_calls_s(product.call, _TIMED_CALLS) / _TIMED_CALLS
-    trial = LibraryTrial(product.name, after, exact(product.result()), time_s)
+    trial = LibraryTrial(name=product.name, after=after, correct=exact(product.result()), time_s=time_s)
     if math.isnan(window_s):
         return trial
 
@@ -147,24 +128,8 @@ def measure_library(
         return gpu.run_calls(product.call, times), times
 
     run, result = run_until_settled(attempt, window_s, source, BoardLimits.of(gpu.info))
-    power = result.power
-    return LibraryTrial(
-        name=product.name,
-        after=after,
-        correct=trial.correct,
-        time_s=time_s,
-        steady_s=result.launch_s,
-        power_w=power.power_w,
-        power_error_w=power.standard_error_w,
-        energy_j=power.power_w * result.launch_s,
-        clock_mhz=run.after.sm_clock_mhz,
-        temperature_c=run.after.temperature_c,
-        capped=result.slowed,
-        reason=result.unsettled or power.reason,
-        settled=Settled.NO if result.unsettled else Settled.YES,
-        note=result.note,
-        compared=result.found.compared,
-    )
+    clock_mhz, temperature_c = run.after.sm_clock_mhz, run.after.temperature_c
+    return replace(trial.with_power(result), clock_mhz=clock_mhz, temperature_c=temperature_c)
 
 
 def is_right(problem: Problem, seed: int, pattern: str) -> Callable[[Any], bool]:

@@ -37,20 +37,6 @@ class Settled(StrEnum):
     UNTESTED = "untested"
 
 
-def at_limit(capped: bool, settled: Settled) -> str:
-    """Return what tables say of a measurement at the power limit, "-" for nothing.
-
-    Args:
-        capped: Whether the power limit or heat held the clock down.
-        settled: Whether clock and power had settled.
-    """
-    if settled is Settled.NO:
-        return "not settled"
-    if not capped:
-        return "-"
-    return "capped" if settled is Settled.YES else "capped, untested"
-
-
 @dataclass(frozen=True, kw_only=True)
 class PowerOutcome:
     """The power that was read while something ran; NaN where nothing was measured.
@@ -90,8 +76,12 @@ class PowerOutcome:
 
     @property
     def at_limit(self) -> str:
-        """What tables say of it at the power limit."""
-        return at_limit(self.capped, self.settled)
+        """What tables say of it at the power limit, "-" for nothing."""
+        if self.settled is Settled.NO:
+            return "not settled"
+        if not self.capped:
+            return "-"
+        return "capped" if self.settled is Settled.YES else "capped, untested"
 
     @property
     def measured(self) -> Measured:

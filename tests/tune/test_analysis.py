@@ -31,6 +31,11 @@ def of(points, **change):
     return [trial(n + 1, time_s, energy_j, **change) for n, (time_s, energy_j) in enumerate(points)]
 
 
+def library(name, time_s, **change):
+    figures = {"time_s": time_s, "steady_s": time_s, "power_w": 0.3 / time_s, "energy_j": 0.3}
+    return LibraryTrial(name=name, after=0, correct=True, power_error_w=1.0, **figures, **change)
+
+
 @given(POINTS, st.floats(0, 1))
 def test_the_arc_has_the_best_variant_for_every_alpha(points, alpha):
     found = analyse(of(points), SMALL)
@@ -77,7 +82,7 @@ def test_a_winner_that_nobody_saw_settle_at_the_limit_is_marked_and_not_told_apa
 ):
     tried = of([(1e-3, 0.6), (2e-3, 0.5)], power_error_w=0.1)
     tried[0] = replace(tried[0], capped=capped, settled=settled)
-    beside = LibraryTrial("a library", 0, True, 1e-3, 1e-3, 300.0, 1.0, 0.3, capped=capped, settled=settled)
+    beside = library("a library", 1e-3, capped=capped, settled=settled)
     found = analyse(tried, SMALL, (beside,))
     assert found.told_apart is apart
     assert (found.fastest.at_limit, found.best.at_limit, found.beside[0].at_limit) == (words, "-", words)
@@ -169,13 +174,13 @@ def test_a_metric_may_go_along_with_energy_times_time_alone():
 
 
 def test_the_interval_of_an_energy_is_196_standard_errors_of_its_power_for_its_time():
-    beside = LibraryTrial("a library", 0, True, 1e-3, 1e-3, 300.0, 1.0, 0.3)
+    beside = library("a library", 1e-3)
     found = analyse(of([(1e-3, 0.5)], steady_s=2e-3, power_error_w=3.0), SMALL, (beside,))
     assert found.best.half_j == pytest.approx(1.96 * 3.0 * 2e-3, rel=1e-3)
-    (library,) = found.beside
-    assert library.half_j == pytest.approx(1.96 * 1.0 * 1e-3, rel=1e-3)
-    assert library.gflops == pytest.approx(SMALL.flops / 1e-3 * 1e-9)
-    assert library.gflops_per_w == pytest.approx(SMALL.flops / 0.3 * 1e-9)
+    (beside,) = found.beside
+    assert beside.half_j == pytest.approx(1.96 * 1.0 * 1e-3, rel=1e-3)
+    assert beside.gflops == pytest.approx(SMALL.flops / 1e-3 * 1e-9)
+    assert beside.gflops_per_w == pytest.approx(SMALL.flops / 0.3 * 1e-9)
     guess = {"energy_j": math.nan, "power_w": math.nan, "estimated_j": 0.5}
     estimated = analyse([trial(1, estimated_low_j=0.4, estimated_high_j=0.7, **guess)], SMALL)
     assert estimated.best.half_j == pytest.approx(0.15)
@@ -313,7 +318,7 @@ def test_a_library_beside_is_in_every_picture_and_table(tmp_path):
     from ptxbench.report.tuning_plots import draw_all
     from ptxbench.report.tuning_report import as_csv, as_text, sections
 
-    beside = LibraryTrial("cuBLAS (a fake)", 0, True, 5e-4, 5e-4, 600.0, 1.0, 0.3)
+    beside = library("cuBLAS (a fake)", 5e-4)
     gpu = SimulatedGpu()
     manifest = tuning_manifest(gpu, SMALL, TrialOptions(), "")
     tried = of([(1e-3 * (1 + n / 9), 0.5 + n * (9 - n) / 50) for n in range(9)])
