@@ -28,6 +28,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from block_table import BlockCase, BlockRow, block_rows
+
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.base import Gpu
@@ -41,7 +43,6 @@ from ptxbench.storage.location import require_place
 from ptxbench.storage.manifest import Manifest, new_manifest, read_manifest, write_manifest
 from ptxbench.tune.blocks.concurrent import ConcurrentRunner, ConcurrentTrial, run_name
 from ptxbench.tune.blocks.search import BlockVariant, block_variants
-from ptxbench.tune.blocks.table import BlockCase, BlockRow, block_rows
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.user_kernel import UserKernel

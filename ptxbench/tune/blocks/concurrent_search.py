@@ -24,10 +24,10 @@ from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_ma
 from ptxbench.tune.blocks.concurrent import ConcurrentRunner, ConcurrentTrial, run_name
 from ptxbench.tune.blocks.guerreiro import (
     HIGH_OCCUPANCY,
+    Choice,
     ConcurrentCost,
     ordered_distributions,
-    tune_concurrent,
-    tune_concurrent_and_clock,
+    tune_blocks,
 )
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
 from ptxbench.tune.clocks.axes import SettingAxes, Values, settings_of
@@ -394,14 +394,14 @@ def _search(
 ) -> _Search:
     """Search at once, then each kernel alone at the clock that was found, and make the best runs again."""
 
-    def measure(choice: tuple[int, ...], clock_mhz: int) -> ConcurrentTrial:
+    def measure(choice: Choice, clock_mhz: int) -> ConcurrentTrial:
         variants = [of_one[index] for of_one, index in zip(ordered, choice, strict=True)]
         return runs.measure(variants, clock_mhz)
 
-    found = tune_concurrent_and_clock(
+    found = tune_blocks(
         [len(one) for one in ordered],
-        clocks_mhz,
         lambda choice, clock_mhz: concurrent_cost(measure(choice, clock_mhz), tuning.objective),
+        clocks_mhz,
         tuning.patience,
     )
     default = runs.measure([default_block(one) for one in every], clocks_mhz[0])
@@ -454,20 +454,12 @@ def _tune_alone(
     tuning: ConcurrentTuning,
     clock_mhz: int,
 ) -> str:
-    """Search the block size of one kernel alone by Algorithm 1, and return the name of what it chose.
+    """Search the block size of one kernel alone by Algorithm 1, and return the name of what it chose."""
 
-    Args:
-        runs: Where runs are made and kept.
-        number: Number of the kernel, from 1 on.
-        ordered: Its block sizes, in the order in which they are tried.
-        tuning: What is made small, and how long is searched.
-        clock_mhz: SM clock that is set; 0: none is.
-    """
-
-    def cost(choice: tuple[int, ...]) -> ConcurrentCost:
+    def cost(choice: Choice, clock_mhz: int) -> ConcurrentCost:
         return concurrent_cost(runs.measure([ordered[choice[0]]], clock_mhz, number), tuning.objective)
 
-    found = tune_concurrent([len(ordered)], cost, tuning.patience)
+    found = tune_blocks([len(ordered)], cost, (clock_mhz,), tuning.patience)
     name = runs.measure([ordered[found.choice[0]]], clock_mhz, number).name
     runs.repeat_first(tuning.objective, number)
     return name

@@ -35,9 +35,9 @@ first distribution that is no better (1); with 2 the search passes one bad size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 # Section III-A: only distributions over this occupancy are tried.
 HIGH_OCCUPANCY = 0.8
@@ -58,7 +58,8 @@ class Distribution(Protocol):
 
 
 D = TypeVar("D", bound=Distribution)
-C = TypeVar("C", bound=Hashable)
+# Index of a distribution for each kernel.
+Choice = tuple[int, ...]
 
 
 def ordered_distributions(distributions: Sequence[D], over: float = HIGH_OCCUPANCY) -> tuple[D, ...]:
@@ -79,17 +80,17 @@ def ordered_distributions(distributions: Sequence[D], over: float = HIGH_OCCUPAN
 
 
 @dataclass(frozen=True)
-class Found(Generic[C]):
+class Found:
     """What an algorithm found.
 
     Attributes:
-        choice: Index of a distribution, or one for each kernel.
+        choice: Index of a distribution for each kernel.
         clock_mhz: Its clock; 0 where clocks are fixed.
         cost: Cost of its run.
         iterations: Different runs that were made.
     """
 
-    choice: C
+    choice: Choice
     clock_mhz: int
     cost: float
     iterations: int
@@ -108,127 +109,59 @@ class ConcurrentCost:
     shares: tuple[float, ...]
 
 
-class _Runs(Generic[C]):
-    """Makes each run once."""
-
-    def __init__(self, run: Callable[[C, int], ConcurrentCost]) -> None:
-        self._run = run
-        self._made: dict[tuple[C, int], ConcurrentCost] = {}
-
-    def __call__(self, choice: C, clock_mhz: int = 0) -> ConcurrentCost:
-        key = choice, clock_mhz
-        if key not in self._made:
-            self._made[key] = self._run(choice, clock_mhz)
-        return self._made[key]
-
-    def found(self, choice: C, clock_mhz: int = 0) -> Found[C]:
-        return Found(choice, clock_mhz, self(choice, clock_mhz).cost, len(self._made))
-
-    def cheapest(self) -> Found[C]:
-        choice, clock_mhz = min(self._made, key=lambda key: self._made[key].cost)
-        return self.found(choice, clock_mhz)
-
-
-def tune_blocks(count: int, cost: Callable[[int], float], patience: int = 1) -> Found[int]:
-    """Algorithm 1: the block size of one kernel at fixed clocks.
-
-    Args:
-        count: Distributions, in the order of `ordered_distributions`; at least one.
-        cost: Runs the one with an index and returns its cost; infinite where it does not run.
-        patience: Distributions in a row that are no better, at which the search ends.
-    """
-    runs = _Runs[int](lambda index, _: ConcurrentCost(cost(index), ()))
-    return runs.found(_not_beaten(count, lambda index: runs(index).cost, patience))
-
-
-def tune_blocks_and_clock(
-    count: int, clocks_mhz: Sequence[int], cost: Callable[[int, int], float], patience: int = 1
-) -> Found[int]:
-    """Algorithm 2: block size and clock of one kernel.
-
-    Args:
-        count: Distributions, in the order of `ordered_distributions`; at least one.
-        clocks_mhz: Clocks that can be set.
-        cost: Runs the distribution with an index at a clock and returns its cost.
-        patience: Distributions in a row that are no better, at which the search of a clock ends.
-    """
-    runs = _Runs[tuple[int, ...]](lambda choice, clock: ConcurrentCost(cost(choice[0], clock), (1.0,)))
-    found = _tune_all(runs, (count,), sorted(clocks_mhz, reverse=True), patience)
-    return Found(found.choice[0], found.clock_mhz, found.cost, found.iterations)
-
-
-def tune_concurrent(
-    counts: Sequence[int], run: Callable[[tuple[int, ...]], ConcurrentCost], patience: int = 1
-) -> Found[tuple[int, ...]]:
-    """Algorithm 3: the block sizes of kernels that run at once, at fixed clocks.
-
-    Args:
-        counts: Distributions of each kernel, in the order of `ordered_distributions`; at least one each.
-        run: Runs all kernels at once, each with the distribution that has this index.
-        patience: Distributions in a row that are no better, at which the search of a kernel ends.
-    """
-    runs = _Runs[tuple[int, ...]](lambda choice, _: run(choice))
-    return _tune_all(runs, counts, (0,), patience)
-
-
-def tune_concurrent_and_clock(
+def tune_blocks(
     counts: Sequence[int],
-    clocks_mhz: Sequence[int],
-    run: Callable[[tuple[int, ...], int], ConcurrentCost],
+    run: Callable[[Choice, int], ConcurrentCost],
+    clocks_mhz: Sequence[int] = (0,),
     patience: int = 1,
-) -> Found[tuple[int, ...]]:
-    """Algorithm 4: block sizes and clock of kernels that run at once.
+) -> Found:
+    """Lower the clock while that pays, then change one kernel's blocks; again, until neither changes.
+
+    This is Algorithm 1 for one kernel at one clock, 2 for one kernel at several, 3 for several kernels at one
+    clock, and 4 for several at several.
 
     Args:
         counts: Distributions of each kernel, in the order of `ordered_distributions`; at least one each.
-        clocks_mhz: Clocks that can be set.
-        run: Runs all kernels at once at a clock, each with the distribution that has this index.
+        run: Runs all kernels at once at a clock, each with the distribution that has this index; its cost is
+            infinite where that does not run.
+        clocks_mhz: Clocks that can be set; (0,): none is.
         patience: Distributions in a row that are no better, at which the search of a kernel ends.
     """
-    return _tune_all(_Runs[tuple[int, ...]](run), counts, sorted(clocks_mhz, reverse=True), patience)
+    made: dict[tuple[Choice, int], ConcurrentCost] = {}
 
+    def once(choice: Choice, clock_mhz: int) -> ConcurrentCost:
+        if (choice, clock_mhz) not in made:
+            made[choice, clock_mhz] = run(choice, clock_mhz)
+        return made[choice, clock_mhz]
 
-def _tune_all(
-    runs: _Runs[tuple[int, ...]], counts: Sequence[int], clocks_mhz: Sequence[int], patience: int
-) -> Found[tuple[int, ...]]:
-    """Lower the clock while that pays, then change one kernel's blocks; again, until neither changes."""
+    def anew(choice: Choice, kernel: int, clock_mhz: int) -> Choice:
+        """Return the choice with one kernel's distribution found anew, the others as they are."""
+
+        def with_index(index: int) -> Choice:
+            return (*choice[:kernel], index, *choice[kernel + 1 :])
+
+        return with_index(
+            _not_beaten(counts[kernel], lambda n: once(with_index(n), clock_mhz).cost, patience)
+        )
+
+    clocks = sorted(clocks_mhz, reverse=True)
     choice, at = (0,) * len(counts), 0
-    chosen: set[tuple[tuple[int, ...], int]] = set()
+    chosen: set[tuple[Choice, int]] = set()
     by_share: list[int] = []
     while (choice, at) not in chosen:
         chosen.add((choice, at))
-        while at + 1 < len(clocks_mhz) and (
-            runs(choice, clocks_mhz[at + 1]).cost < runs(choice, clocks_mhz[at]).cost
-        ):
+        while at + 1 < len(clocks) and once(choice, clocks[at + 1]).cost < once(choice, clocks[at]).cost:
             at += 1
-        clock_mhz = clocks_mhz[at]
-        if not by_share or len(clocks_mhz) > 1:  # Algorithm 3 sorts K once, Algorithm 4 after each restart
-            shares = runs(choice, clock_mhz).shares
+        if not by_share or len(clocks) > 1:  # Algorithm 3 sorts K once, Algorithm 4 after each restart
+            shares = once(choice, clocks[at]).shares
             by_share = sorted(range(len(counts)), key=lambda kernel: -shares[kernel])
-        found = (
-            _one_kernel(runs, choice, kernel, counts[kernel], clock_mhz, patience) for kernel in by_share
-        )
+        found = (anew(choice, kernel, clocks[at]) for kernel in by_share)
         better = next((one for one in found if one != choice), None)
         if better is None:
-            return runs.found(choice, clock_mhz)
+            return Found(choice, clocks[at], once(choice, clocks[at]).cost, len(made))
         choice = better
-    return runs.cheapest()
-
-
-def _one_kernel(
-    runs: _Runs[tuple[int, ...]],
-    choice: tuple[int, ...],
-    kernel: int,
-    count: int,
-    clock_mhz: int,
-    patience: int,
-) -> tuple[int, ...]:
-    """Return the choice with one kernel's distribution found anew, the others as they are."""
-
-    def with_index(index: int) -> tuple[int, ...]:
-        return (*choice[:kernel], index, *choice[kernel + 1 :])
-
-    return with_index(_not_beaten(count, lambda n: runs(with_index(n), clock_mhz).cost, patience))
+    choice, clock_mhz = min(made, key=lambda key: made[key].cost)
+    return Found(choice, clock_mhz, made[choice, clock_mhz].cost, len(made))
 
 
 def _not_beaten(count: int, cost: Callable[[int], float], patience: int) -> int:

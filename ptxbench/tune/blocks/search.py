@@ -10,9 +10,10 @@ from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import InputError
 from ptxbench.tune.blocks.guerreiro import (
     HIGH_OCCUPANCY,
+    Choice,
+    ConcurrentCost,
     ordered_distributions,
     tune_blocks,
-    tune_blocks_and_clock,
 )
 from ptxbench.tune.blocks.occupancy import occupancy
 from ptxbench.tune.candidate import Candidate
@@ -105,14 +106,10 @@ def search_blocks(
         raise InputError("guerreiro chooses block size and SM clock; leave other clocks and limits out")
     ordered = ordered_distributions(block_variants(kernel, space.target, evaluator.jobs), over)
 
-    def cost(index: int, clock_mhz: int) -> float:
-        for trial in evaluator.trials([Candidate(ordered[index].variant, by_clock[clock_mhz])]):
+    def run(choice: Choice, clock_mhz: int) -> ConcurrentCost:
+        for trial in evaluator.trials([Candidate(ordered[choice[0]].variant, by_clock[clock_mhz])]):
             reference = first_valid(evaluator.folder.trials.values())
-            return goal.cost(trial, reference) if reference else math.inf
-        return math.inf  # the budget is spent
+            return ConcurrentCost(goal.cost(trial, reference) if reference else math.inf, (1.0,))
+        return ConcurrentCost(math.inf, (1.0,))  # the budget is spent
 
-    if len(by_clock) == 1:
-        (clock_mhz,) = by_clock
-        tune_blocks(len(ordered), lambda index: cost(index, clock_mhz))
-    else:
-        tune_blocks_and_clock(len(ordered), list(by_clock), cost)
+    tune_blocks([len(ordered)], run, list(by_clock))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakes.script import load_script
 from tune.fakes_kernel import AddingGpu, write_spec
 
 from ptxbench.cli.main import run
@@ -17,7 +18,6 @@ from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.tune.blocks.concurrent import ConcurrentRunner
 from ptxbench.tune.blocks.concurrent_search import ConcurrentTuning, tune_concurrently
 from ptxbench.tune.blocks.search import block_variants, default_block
-from ptxbench.tune.blocks.table import BlockCase, block_rows
 from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import TrialStatus
@@ -194,10 +194,11 @@ def test_the_table_compares_with_the_best_of_all_runs(tmp_path: Path, tuning: Co
     gpu = SimulatedGpu()
     kernels = [UserKernel(one) for one in tuning.specs]
     sizes = tuple(block_variants(one, "sm_90a", 2) for one in kernels)
-    case = BlockCase(("a", "b"), sizes, (0,), {})
+    table = load_script("runners/block_table.py")
+    case = table.BlockCase(("a", "b"), sizes, (0,), {})
     runner = ConcurrentRunner(gpu, kernels, 0.1)
     trials = [runner.measure(one) for one in case.combinations]
-    rows = block_rows(replace(case, trials={one.name: one for one in trials}))
+    rows = table.block_rows(replace(case, trials={one.name: one for one in trials}))
     assert [(row.algorithm, row.objective) for row in rows] == [(3, "time"), (3, "energy")]
     for row, cost in zip(rows, ("time_s", "energy_j"), strict=True):
         best = min(getattr(one, cost) for one in trials)

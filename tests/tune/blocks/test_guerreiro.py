@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -11,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.tune.blocks.guerreiro import (
+    Choice,
     ConcurrentCost,
     ordered_distributions,
     tune_blocks,
-    tune_blocks_and_clock,
-    tune_concurrent,
-    tune_concurrent_and_clock,
 )
+
+
+def alone(cost: Callable[[int], float]) -> Callable[[Choice, int], ConcurrentCost]:
+    """What runs one kernel, whose costs are by the index of its distribution."""
+    return lambda choice, _: ConcurrentCost(cost(choice[0]), (1.0,))
 
 
 @dataclass(frozen=True)
@@ -52,15 +56,16 @@ def test_where_no_occupancy_is_high_the_highest_is_tried() -> None:
     ],
 )
 def test_algorithm_1(costs: list[float], chosen: int, iterations: int) -> None:
-    found = tune_blocks(len(costs), costs.__getitem__)
-    assert (found.choice, found.cost, found.iterations) == (chosen, costs[chosen], iterations)
+    found = tune_blocks([len(costs)], alone(costs.__getitem__))
+    assert (found.choice, found.cost, found.iterations) == ((chosen,), costs[chosen], iterations)
+    assert found.clock_mhz == 0
 
 
 def test_patience_passes_one_size_that_is_no_better() -> None:
     costs = [2.0, 3.0, 1.0, 1.5, 1.2, 0.5]
-    assert tune_blocks(6, costs.__getitem__).choice == 0
-    found = tune_blocks(6, costs.__getitem__, patience=2)
-    assert (found.choice, found.iterations) == (2, 5)
+    assert tune_blocks([6], alone(costs.__getitem__)).choice == (0,)
+    found = tune_blocks([6], alone(costs.__getitem__), patience=2)
+    assert (found.choice, found.iterations) == ((2,), 5)
 
 
 def test_algorithm_2_goes_on_with_lower_clocks_where_the_blocks_change() -> None:
@@ -75,14 +80,15 @@ def test_algorithm_2_goes_on_with_lower_clocks_where_the_blocks_change() -> None
         (1, 250): 9.0,
         (0, 500): 12.0,
     }
-    found = tune_blocks_and_clock(2, clocks, lambda index, clock: costs[index, clock])
+    found = tune_blocks([2], lambda choice, clock: ConcurrentCost(costs[choice[0], clock], (1.0,)), clocks)
     # All of the table, no run twice; the listing's step 21 would have ended at (1, 1000).
-    assert (found.choice, found.clock_mhz, found.cost, found.iterations) == (1, 500, 7.0, 7)
+    assert (found.choice, found.clock_mhz, found.cost, found.iterations) == ((1,), 500, 7.0, 7)
 
 
 def test_algorithm_2_ends_at_the_lowest_clock() -> None:
-    found = tune_blocks_and_clock(2, [300, 200, 100], lambda index, clock: clock + 10 * index)
-    assert (found.choice, found.clock_mhz, found.iterations) == (0, 100, 4)
+    run = lambda choice, clock: ConcurrentCost(clock + 10 * choice[0], (1.0,))  # noqa: E731
+    found = tune_blocks([2], run, [300, 200, 100])
+    assert (found.choice, found.clock_mhz, found.iterations) == ((0,), 100, 4)
 
 
 def test_algorithm_3_takes_the_longest_kernel_first_and_restarts() -> None:
@@ -90,11 +96,11 @@ def test_algorithm_3_takes_the_longest_kernel_first_and_restarts() -> None:
     # Table IV, Lud & MatrixMul on the K20c: 16x16 and 32x32 after three runs.
     costs = {(0, 0): 5.0, (0, 1): 6.0, (1, 0): 4.0, (1, 1): 4.5}
 
-    def run(choice: tuple[int, ...]) -> ConcurrentCost:
+    def run(choice: Choice, _: int) -> ConcurrentCost:
         made.append(choice)
         return ConcurrentCost(costs[choice], (2.0, 1.0))
 
-    found = tune_concurrent((2, 2), run)
+    found = tune_blocks((2, 2), run)
     assert (found.choice, found.cost, found.iterations) == ((1, 0), 4.0, 3)
     assert made == [(0, 0), (1, 0), (1, 1)]
 
@@ -102,7 +108,7 @@ def test_algorithm_3_takes_the_longest_kernel_first_and_restarts() -> None:
 def test_algorithm_3_ends_where_the_choices_go_round() -> None:
     # Each kernel wants what the other does not have, and begins at the first distribution each time.
     costs = {(0, 0): 3.0, (1, 0): 2.0, (1, 1): 1.0, (0, 1): 0.5}
-    found = tune_concurrent((2, 2), lambda choice: ConcurrentCost(costs[choice], (2.0, 1.0)))
+    found = tune_blocks((2, 2), lambda choice, _: ConcurrentCost(costs[choice], (2.0, 1.0)))
     assert (found.choice, found.cost) == ((0, 1), 0.5)
     assert found.iterations <= 4
 
@@ -112,25 +118,25 @@ def test_with_four_kernels_no_neighbour_in_the_order_is_better(order: list[int])
     """Table IV ends with four kernels at once: where it ends, each kernel's own search ends, too."""
     counts = (3, 2, 3, 2)
     costs = dict(zip(itertools.product(*map(range, counts)), map(float, order), strict=True))
-    run = lambda choice: ConcurrentCost(costs[choice], (4.0, 3.0, 2.0, 1.0))  # noqa: E731
-    found = tune_concurrent(counts, run)
+    run = lambda choice, _: ConcurrentCost(costs[choice], (4.0, 3.0, 2.0, 1.0))  # noqa: E731
+    found = tune_blocks(counts, run)
     assert found.cost == costs[found.choice] <= costs[0, 0, 0, 0]
     assert found.iterations <= len(costs)
     again = [
-        tune_blocks(count, lambda n, at=at: costs[(*found.choice[:at], n, *found.choice[at + 1 :])])
+        tune_blocks([count], alone(lambda n, at=at: costs[(*found.choice[:at], n, *found.choice[at + 1 :])]))
         for at, count in enumerate(counts)
     ]
-    ends = tuple(one.choice for one in again) == found.choice
+    ends = tuple(one.choice[0] for one in again) == found.choice
     # Or its choices went round, and it is the cheapest run.
     assert ends or found.iterations > sum(counts) - len(counts)
 
 
 def test_algorithm_4_sets_one_clock_for_all_kernels() -> None:
-    def run(choice: tuple[int, ...], clock: int) -> ConcurrentCost:
+    def run(choice: Choice, clock: int) -> ConcurrentCost:
         cost = abs(clock - 600) / 100 + sum((one - 1) ** 2 for one in choice)
         return ConcurrentCost(cost, (1.0, 3.0, 2.0))
 
-    found = tune_concurrent_and_clock((3, 3, 2), [1000, 800, 600, 400], run)
+    found = tune_blocks((3, 3, 2), run, [1000, 800, 600, 400])
     assert (found.choice, found.clock_mhz, found.cost) == ((1, 1, 1), 600, 0.0)
     assert found.iterations < 3 * 3 * 2 * 4
 
@@ -147,11 +153,11 @@ def test_whatever_the_costs_they_end_and_return_a_run_that_was_made(data: st.Dat
     }
     made = []
 
-    def run(choice: tuple[int, ...], clock: int) -> ConcurrentCost:
+    def run(choice: Choice, clock: int) -> ConcurrentCost:
         made.append((choice, clock))
         return table[choice, clock]
 
-    found = tune_concurrent_and_clock(counts, clocks, run)
+    found = tune_blocks(counts, run, clocks)
     assert len(made) == len(set(made)) == found.iterations
     assert (found.choice, found.clock_mhz) in made
     assert found.cost == table[found.choice, found.clock_mhz].cost

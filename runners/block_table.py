@@ -14,7 +14,7 @@ from functools import partial
 
 from ptxbench.tune.blocks.concurrent import ConcurrentTrial, run_name
 from ptxbench.tune.blocks.concurrent_search import concurrent_cost, cost_of
-from ptxbench.tune.blocks.guerreiro import ordered_distributions, tune_concurrent_and_clock
+from ptxbench.tune.blocks.guerreiro import Choice, ordered_distributions, tune_blocks
 from ptxbench.tune.blocks.search import BlockVariant, default_block
 
 TIME, ENERGY = "time", "energy"
@@ -106,13 +106,13 @@ def _found(case: BlockCase, objective: str, clocks_mhz: Sequence[int]) -> tuple[
     """Return the run that an algorithm ends at, its iterations, and the combinations of high occupancy."""
     ordered = [ordered_distributions(one) for one in case.sizes]
 
-    def trial(choice: tuple[int, ...], clock_mhz: int) -> ConcurrentTrial:
+    def trial(choice: Choice, clock_mhz: int) -> ConcurrentTrial:
         return case.trial([one[n] for one, n in zip(ordered, choice, strict=True)], clock_mhz)
 
-    found = tune_concurrent_and_clock(
+    found = tune_blocks(
         [len(one) for one in ordered],
-        clocks_mhz,
         lambda choice, clock_mhz: concurrent_cost(trial(choice, clock_mhz), objective),
+        clocks_mhz,
     )
     high = math.prod(len(one) for one in ordered) * len(clocks_mhz)
     return trial(found.choice, found.clock_mhz), found.iterations, high
