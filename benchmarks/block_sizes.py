@@ -21,6 +21,7 @@ from functools import cache
 import numpy as np
 
 from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import BlockNeeds, Residency, residency
 from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
 from ptxbench.devices.simulated.governor import dynamic_factor
 from ptxbench.devices.simulated.load import find_profile
@@ -31,7 +32,6 @@ from ptxbench.tune.blocks.guerreiro import (
     ordered_distributions,
     tune_concurrent_and_clock,
 )
-from ptxbench.tune.blocks.occupancy import BlockNeeds, Residency, residency
 
 PROFILE = find_profile("h200-ridge")
 CLOCKS_MHZ = (1980, 1740, 1500, 1365, 1260, 1125, 990, 855)

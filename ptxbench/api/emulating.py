@@ -153,7 +153,7 @@ def emulated(
     from ptxbench.model.addresses import Launch as Shape
     from ptxbench.model.code_work import timed_work
 
-    found = emulate(launch, on_progress=on_progress)
+    found = emulate(launch, on_progress=on_progress, sms=known.gpu.sm_count)
     array_bytes = sum(one.nbytes for one in launch.arguments if isinstance(one, np.ndarray))
     own = work_of(launch.kernel.name, found, array_bytes, l2_bytes(known.gpu))
     shape = Shape(launch.grid, launch.block)

@@ -40,6 +40,7 @@ class SmFacts:
     Attributes:
         max_blocks: Resident blocks.
         max_warps: Resident warps.
+        l1_bytes: L1 of an SM with its shared memory.
         shared_bytes: Shared memory of an SM.
         shared_block_bytes: Shared memory that one block may have.
         shared_reserved_bytes: What the system takes of it for each block.
@@ -56,6 +57,7 @@ class SmFacts:
 
     max_blocks: int
     max_warps: int
+    l1_bytes: int
     shared_bytes: int
     shared_block_bytes: int
     shared_reserved_bytes: int

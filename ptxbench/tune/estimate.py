@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ptxbench.catalogue.architecture import SmFacts, sm_facts
+from ptxbench.catalogue.occupancy import blocks_per_sm
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.threads import SUB_PARTITIONS
-from ptxbench.tune.blocks.occupancy import blocks_per_sm
 from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.variant import Op, Problem, Variant

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import MAX_REGISTERS, MAX_THREADS, BlockNeeds, blocks_per_sm
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import SM_REGISTERS, WARP
-from ptxbench.tune.blocks.occupancy import MAX_REGISTERS, MAX_THREADS, BlockNeeds, blocks_per_sm
 from ptxbench.tune.kernel import WIDE_MMA_CAPABILITY
 from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Variant
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxbench.catalogue.occupancy import BlockNeeds
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.codegen.render import render_kernel
 from ptxbench.core.condition import OptLevel
@@ -20,7 +21,6 @@ from ptxbench.sass.executed import LoopedKernel, looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError
 from ptxbench.sass.resources import Resources, kernel_resources
-from ptxbench.tune.blocks.occupancy import BlockNeeds
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.variant import PLAIN, DType, Form, Problem, Variant
 

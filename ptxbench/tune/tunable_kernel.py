@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ptxbench.catalogue.occupancy import BlockNeeds
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.sass.resources import Resources
-from ptxbench.tune.blocks.occupancy import BlockNeeds
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.estimate import Work

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import BlockNeeds, blocks_per_sm
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.demangle import demangled
 from ptxbench.core.errors import EndlessSourceError, InputError, LaunchError, RefusedModuleError
@@ -35,7 +36,6 @@ from ptxbench.tune.arrays import (
     shaped,
     stored,
 )
-from ptxbench.tune.blocks.occupancy import BlockNeeds, blocks_per_sm
 from ptxbench.tune.check import Correct
 from ptxbench.tune.compiler_options import find_entry
 from ptxbench.tune.configuration import Configuration

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import occupancy
 from ptxbench.core.errors import ArgumentError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
@@ -24,7 +25,6 @@ from ptxbench.experiment.settled_run import (
 )
 from ptxbench.model.throughput import dram_time_s
 from ptxbench.sensors.kernel_run import KernelRun
-from ptxbench.tune.blocks.occupancy import occupancy
 from ptxbench.tune.called_function import Called, Calling
 from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.check import Correct

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.catalogue.architecture import sm_facts
-from ptxbench.core.errors import InputError
-from ptxbench.tune.blocks.occupancy import (
+from ptxbench.catalogue.occupancy import (
     BlockNeeds,
     blocks_per_sm,
     limit_by_device,
@@ -20,6 +19,7 @@ from ptxbench.tune.blocks.occupancy import (
     limit_by_shared,
     occupancy,
 )
+from ptxbench.core.errors import InputError
 from ptxbench.tune.expression import Value
 from ptxbench.tune.filters import least_registers, rejection
 from ptxbench.tune.space import Space, load_axes, search_space

@@ -10,37 +10,33 @@ import math
 
 import numpy as np
 
-from ptxbench.core.threads import SM_BLOCKS, SM_REGISTERS, SM_THREADS
+from ptxbench.catalogue.architecture import SmFacts
+from ptxbench.catalogue.occupancy import BlockNeeds, blocks_per_sm
 from ptxbench.emulator.sass.lanes import Array
 
 _LINE_BYTES, _SECTORS = 128, 4
-# L1 with shared memory, by compute capability; what shared memory may take of it, bytes (CUDA C++ Programming
+# What shared memory may take of L1, KiB; a capability has those up to its shared memory (CUDA C++ Programming
 # Guide, "Compute Capabilities").
-_L1_BYTES = {80: 192 << 10, 86: 128 << 10, 89: 128 << 10, 90: 256 << 10}
-_CARVED = tuple(kib << 10 for kib in (0, 8, 16, 32, 64, 100, 132, 164, 196, 228))
-_BLOCK_EXTRA = 1024
-_SMS = 132
+_CARVED_KIB = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
 
 
-def lines_of_a_block(capability: int, blocks: int, threads: int, registers: int, shared_bytes: int) -> int:
+def lines_of_a_block(sm: SmFacts, needs: BlockNeeds, blocks: int, sms: int = 0) -> int:
     """Return how many lines of L1 a block has, with those that share its SM.
 
     Args:
-        capability: Compute capability, such as 90.
+        sm: What an SM of the GPU holds.
+        needs: What a block takes of it.
         blocks: Blocks of the launch.
-        threads: Threads of a block.
-        registers: Of a thread.
-        shared_bytes: Shared memory of a block.
+        sms: SMs that these are spread over; 0: not known, each is full.
     """
-    whole = _L1_BYTES.get(capability, _L1_BYTES[90])
-    fit = [SM_THREADS // threads, SM_BLOCKS, math.ceil(blocks / _SMS)]
-    fit.append(SM_REGISTERS // max(registers * threads, 1))
-    taken = shared_bytes + _BLOCK_EXTRA if shared_bytes else 0
-    if taken:
-        fit.append(_CARVED[-1] // taken)
-    resident = max(min(fit), 1)
-    carved = next((size for size in _CARVED if size >= resident * taken), _CARVED[-1])
-    return max((whole - carved) // _LINE_BYTES // resident, 1)
+    resident = blocks_per_sm(needs, sm)
+    if sms:
+        resident = min(resident, math.ceil(blocks / sms))
+    resident = max(resident, 1)
+    own = needs.shared_bytes + sm.shared_reserved_bytes if needs.shared_bytes else 0
+    sizes = (kib << 10 for kib in _CARVED_KIB if kib << 10 <= sm.shared_bytes)
+    carved = next((size for size in sizes if size >= resident * own), sm.shared_bytes)
+    return max((sm.l1_bytes - carved) // _LINE_BYTES // resident, 1)
 
 
 class FirstLevel:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import BlockNeeds
 from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
 from ptxbench.emulator.sass.cache import lines_of_a_block
@@ -93,6 +95,7 @@ def emulate(
     passes: int = 128,
     look: bool = True,
     on_progress: OnProgress | None = None,
+    sms: int = 0,
 ) -> Emulated:
     """Run a launch on a sample of its blocks.
 
@@ -102,6 +105,7 @@ def emulate(
         passes: Passes of a long loop that are run before the others are counted like them; 0: all.
         look: Whether operands are looked at.
         on_progress: Called with the instructions carried out, each for all lanes of the sample.
+        sms: SMs of the GPU, which says how many blocks share one's L1; 0: as many as there is room for.
 
     Raises:
         InputError: The code is of a GPU or has an instruction that the emulator does not know, an argument
@@ -116,8 +120,8 @@ def emulate(
     resources = kernel_resources(launch.image)[launch.kernel.name]
     arrays = {n: one for n, one in enumerate(launch.arguments) if isinstance(one, np.ndarray)}
     shared = resources.shared_bytes + reserved_bytes(launch.image) + launch.shared_bytes
-    threads = math.prod(launch.block)
-    lines = lines_of_a_block(capability, math.prod(launch.grid), threads, launch.kernel.registers, shared)
+    needs = BlockNeeds(math.prod(launch.block), launch.kernel.registers, shared)
+    lines = lines_of_a_block(sm_facts(f"sm_{capability}"), needs, math.prod(launch.grid), sms)
     sample = Sample(launch.grid, launch.block, chosen_blocks(launch, blocks), lines)
     lanes = sample.warps * WARP * len(sample.blocks)
     memory = Memory(

@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import (
+    MAX_REGISTERS,
+    MAX_THREADS,
+    BlockNeeds,
+    Residency,
+    residency,
+)
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError, RefusedModuleError
@@ -14,13 +21,6 @@ from ptxbench.core.target import TARGETS
 from ptxbench.core.threads import WARP
 from ptxbench.sass.resources import Resources, cubin_capability, kernel_resources
 from ptxbench.storage.file_errors import NAME_CODE, read_bytes
-from ptxbench.tune.blocks.occupancy import (
-    MAX_REGISTERS,
-    MAX_THREADS,
-    BlockNeeds,
-    Residency,
-    residency,
-)
 from ptxbench.tune.compiler_options import find_entry
 from ptxbench.tune.expression import Expression
 

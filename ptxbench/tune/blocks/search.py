@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import occupancy
 from ptxbench.core.errors import InputError
 from ptxbench.tune.blocks.guerreiro import (
     HIGH_OCCUPANCY,
@@ -15,7 +16,6 @@ from ptxbench.tune.blocks.guerreiro import (
     ordered_distributions,
     tune_blocks,
 )
-from ptxbench.tune.blocks.occupancy import occupancy
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.kernel import Refused

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import BlockNeeds
 from ptxbench.emulator.sass.cache import FirstLevel, lines_of_a_block
 
 LINES, SECTORS = 8, 1 << 12
@@ -55,9 +57,19 @@ def test_each_block_has_its_own_share():
         (90, 132, 32, 0, 2048),
         (90, 8 * 132, 32, 0, 2048 // 8),
         (90, 8 * 132, 128, 0, 2048 // 2),
-        (86, 132, 32, 0, 1024),
         (90, 132, 32, 100_000, (256 - 100) * 8),
+        # SMs of others hold fewer threads, and have less L1 and fewer sizes of shared memory.
+        (80, 8 * 132, 32, 0, 192 * 8 // 8),
+        (80, 132, 32, 160_000, (192 - 164) * 8),
+        (86, 8 * 132, 32, 0, 128 * 8 // 6),
+        (86, 132, 32, 0, 1024),
+        (89, 8 * 132, 32, 40_000, (128 - 100) * 8 // 2),
     ],
 )
 def test_blocks_of_an_sm_share_what_shared_memory_leaves(capability, blocks, registers, shared, lines):
-    assert lines_of_a_block(capability, blocks, 256, registers, shared) == lines
+    needs = BlockNeeds(256, registers, shared)
+    assert lines_of_a_block(sm_facts(f"sm_{capability}"), needs, blocks, sms=132) == lines
+
+
+def test_where_the_sms_are_not_known_each_is_full():
+    assert lines_of_a_block(sm_facts("sm_90"), BlockNeeds(256, 32, 0), 132) == 2048 // 8

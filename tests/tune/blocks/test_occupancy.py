@@ -9,12 +9,12 @@ import pytest
 from fakes.register_kernel import ptx_of_registers
 
 from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import BlockNeeds, blocks_per_sm, residency
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.sass.resources import cubin_capability, kernel_resources
 from ptxbench.tune.blocks.code_occupancy import code_occupancy, read_code
-from ptxbench.tune.blocks.occupancy import BlockNeeds, blocks_per_sm, residency
 from ptxbench.tune.expression import parse
 
 DATA = Path(__file__).parents[1] / "data"
