@@ -33,7 +33,6 @@ except ImportError as missing:
     raise ImportError("ptxbench.kernel_tuner needs Kernel Tuner; run 'pip install kernel_tuner'") from missing
 
 _POLL_S = 0.005
-_NS_PER_S = 1e9
 # What a configuration gets where nothing is known of its power: never the best.
 _UNKNOWN = math.inf
 
@@ -87,7 +86,7 @@ class _Settled(BenchmarkObserver):  # type: ignore[misc] # Kernel Tuner has no t
         """End the recording, and work out what one launch took."""
         end_ns = self._observer.board.clock.now_ns()
         self._restore()
-        window = KernelWindow(self._begin_ns, end_ns, (end_ns - self._begin_ns) / _NS_PER_S)
+        window = KernelWindow.spanning(self._begin_ns, end_ns)
         assert self._readings is not None  # noqa: S101 - Kernel Tuner calls before_start first
         trace, reasons = self._readings.stop(window)
         self._found = self._observer.results_of(trace, window, self._launches, reasons)

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -32,16 +32,20 @@ from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.select import named_instructions
 from ptxbench.core.condition import Form, OptLevel
-from ptxbench.core.errors import InputError, PtxbenchError
-from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.errors import InputError, LaunchError, PtxbenchError, RefusedModuleError
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.target import find_target
+from ptxbench.devices.base import Gpu
 from ptxbench.devices.select import open_gpu
-from ptxbench.experiment.numeric_check import Checked, check_row
+from ptxbench.experiment.numeric_check import Computed, check_launch, expect_module
+from ptxbench.sass.module import build_module
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.commit import made_by
 
 # Items that one process is given at once: enough that opening the GPU does not count.
 _SHARE = 32
+# Passes of the loop of a launch on every SM.
+_MANY_ITERATIONS = 100
 _MEMCHECK = ("compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", "--print-limit", "2")
 
 
@@ -55,6 +59,80 @@ class Item:
 
     def __str__(self) -> str:
         return f"{self.instruction} {self.opt_level} {self.form}"
+
+
+_NOTHING_COMPUTED = Computed("unchecked", "unchecked", "a simulated GPU computes nothing")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What one row's module did on a GPU at one optimization level and in one form.
+
+    Attributes:
+        instruction: Catalogue name.
+        category: Its category.
+        opt_level: Optimization level.
+        form: Latency or throughput form.
+        gate: Verdict of the loop check, or "" where nothing was assembled.
+        launched: Whether its kernels ended: small on a real GPU, and on every SM.
+        result: As in `Computed`.
+        detail: What failed, or why it is not checked.
+        elapsed_ms: Time of the launch on every SM.
+        passes: As in `Computed`.
+    """
+
+    instruction: str
+    category: str
+    opt_level: str
+    form: str
+    gate: str
+    launched: bool
+    result: str
+    detail: str
+    elapsed_ms: float
+    passes: str = "unchecked"
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything is wrong with it."""
+        wrong = Computed(self.result, self.passes, self.detail).is_wrong
+        return not self.launched or self.gate in ("", "refused") or wrong
+
+
+def check_row(gpu: Gpu, row: Instruction, opt_level: OptLevel, form: Form) -> Checked:
+    """Assemble, check and launch one module, small (compared with the reference) and on every SM.
+
+    Args:
+        gpu: What runs it.
+        row: Catalogue row; the GPU's target has it.
+        opt_level: Optimization level.
+        form: Latency or throughput form.
+
+    Raises:
+        GpuError: The GPU stopped answering, and with it this process.
+        ToolError: nvdisasm is missing.
+    """
+    lost = Checked(row.name, row.category, opt_level, form, "", False, "unchecked", "", 0.0)
+    try:
+        module = build_module(row, find_target(gpu.info.target), opt_level, form, gpu.assemble)
+        expected = expect_module(gpu, module) if gpu.info.kind is GpuKind.REAL else None
+    except (InputError, RefusedModuleError) as error:
+        return replace(lost, detail=str(error))
+    lost = replace(lost, gate=module.loop_check.verdict)
+    try:
+        computed = expected.computed(gpu) if expected else _NOTHING_COMPUTED
+        large = check_launch(module, gpu.info.sm_count, _MANY_ITERATIONS)
+        elapsed_ms = round(1e3 * gpu.run(large).window.elapsed_s, 4)
+    except LaunchError as error:
+        return replace(lost, detail=str(error))
+    return replace(
+        lost,
+        launched=True,
+        result=computed.result,
+        detail="; ".join(part for part in (module.loop_check.reason, computed.detail) if part),
+        elapsed_ms=elapsed_ms,
+        passes=computed.passes,
+    )
 
 
 def main() -> int:

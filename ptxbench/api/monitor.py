@@ -257,7 +257,9 @@ class EnergyMonitor:
                 window = self._open.pop(name)
                 window._end_ns = self._mark()
                 window._counted = _since(window._counted_before)
-                self._recent = _apart([*self._recent, _span(window._start_ns, window._end_ns)])
+                self._recent = _apart(
+                    [*self._recent, KernelWindow.spanning(window._start_ns, window._end_ns)]
+                )
                 self._ended.append(window)
                 self._over.append(window)
                 log_window(name, window._start_ns, window._end_ns)
@@ -298,7 +300,7 @@ class EnergyMonitor:
         return window._found
 
     def _work_out(self, window: Window, end_ns: int) -> WindowEnergy:
-        span = _span(window._start_ns, end_ns)
+        span = KernelWindow.spanning(window._start_ns, end_ns)
         gpus = tuple(
             with_others(recording.energy(span, self._marks_ns, self._recent), recording.board)
             for recording in self._recordings
@@ -328,10 +330,6 @@ class EnergyMonitor:
 def _since(before: Mapping[str, float]) -> dict[str, float]:
     """Return what was counted since some totals."""
     return {unit: n - before.get(unit, 0) for unit, n in COUNTS.totals.items() if n > before.get(unit, 0)}
-
-
-def _span(start_ns: int, end_ns: int) -> KernelWindow:
-    return KernelWindow(start_ns, end_ns, (end_ns - start_ns) / _NS_PER_S)
 
 
 def _apart(spans: Sequence[KernelWindow]) -> list[KernelWindow]:

@@ -297,7 +297,7 @@ def busy_spans(launches: Launches, unseen_ns: Sequence[tuple[int, int]] = ()) ->
     first = np.append(0, 1 + np.flatnonzero(start_ns[1:] - end_ns[:-1] > _PAUSE_NS))
     last = np.append(first[1:] - 1, len(start_ns) - 1)
     spans = zip(start_ns[first].tolist(), end_ns[last].tolist(), strict=True)
-    return tuple(KernelWindow(begin, end, (end - begin) / 1e9) for begin, end in spans)
+    return tuple(KernelWindow.spanning(begin, end) for begin, end in spans)
 
 
 def innermost(ranges: Sequence[Ranges]) -> Launches:

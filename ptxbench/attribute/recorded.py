@@ -132,12 +132,12 @@ class ProgramPart:
         """The time before the run in which the board was idle, None where it was not measured."""
         if not self.idle_ns:
             return None
-        return KernelWindow(self.idle_ns, self.start_ns, (self.start_ns - self.idle_ns) / 1e9)
+        return KernelWindow.spanning(self.idle_ns, self.start_ns)
 
     @property
     def window(self) -> KernelWindow:
         """The run as a window."""
-        return KernelWindow(self.start_ns, self.end_ns, (self.end_ns - self.start_ns) / 1e9)
+        return KernelWindow.spanning(self.start_ns, self.end_ns)
 
 
 ProgramManifest = Manifest[ProgramPart]

@@ -35,12 +35,11 @@ from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.kernel import MAX_ITERATIONS
 from ptxbench.experiment.launch_configuration import LaunchConfiguration
+from ptxbench.experiment.recordings import open_recordings
 from ptxbench.experiment.roofline.kernel import IntensityKernel, loop_counts
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
 from ptxbench.experiment.roofline.measure import (
     KernelRunner,
-    open_recordings,
-    others_beside,
     run_plan,
     with_sleep,
 )
@@ -329,7 +328,7 @@ class _Bench(KernelRunner):
             kernel,
             launches=ran.times,
             opcodes={opcode: passes * n for opcode, n in kernel.opcodes.items()},
-            other_processes=others_beside(run),
+            other_processes=run.other_processes,
         )
         return kernel, run
 

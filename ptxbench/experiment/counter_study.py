@@ -16,10 +16,11 @@ from ptxbench.energy.gate.recording import judge_recording
 from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.load import prepare_load
+from ptxbench.experiment.recordings import open_recordings
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Trace
 from ptxbench.storage.doctor_file import CounterCheck
-from ptxbench.storage.recording import Recording, RecordingFolder, recording_manifest
+from ptxbench.storage.recording import Recording
 
 PURPOSE = "doctor"
 _RECORDING = "idle-and-load"
@@ -60,10 +61,7 @@ def record_counter(gpu: Gpu, path: Path, sensors: Sequence[SensorDescription]) -
         ToolError: The assembler or the disassembler is missing.
     """
     load = prepare_load(gpu)
-    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, tuple(sensors), _SETTLE_S, load.sm_count)
-    with RecordingFolder.create(path, manifest) as folder:
-        module = load.module
-        folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
+    with open_recordings(gpu, PURPOSE, path, load=load, sensors=sensors, waited_s=_SETTLE_S) as folder:
         gpu.clock.sleep_s(_SETTLE_S)
         launch = replace(load.launch(_RECORDING, _LOAD_S), before_s=_IDLE_S)
         folder.add(_RECORDING, gpu.run_sequence([launch], []))
@@ -92,7 +90,7 @@ def compare_counter(
         return CounterStudy((), replace(UNJUDGED, objection=verdict.readings.objection))
     (window,) = recording.windows
     stretches = {
-        "idle": _window(recording.begin_ns, window.start_ns),
+        "idle": KernelWindow.spanning(recording.begin_ns, window.start_ns),
         "under load": window,
     }
     found = {
@@ -107,7 +105,3 @@ def _check(load: str, compared: Comparison, sensor: SensorDescription) -> Counte
     span_s = (compared.end_ns - compared.start_ns) / _NS_PER_S
     energies = compared.counter_j, compared.source_j, compared.error_j
     return CounterCheck(load, span_s, *energies, sensor.source)
-
-
-def _window(start_ns: int, end_ns: int) -> KernelWindow:
-    return KernelWindow(start_ns, end_ns, (end_ns - start_ns) / _NS_PER_S)

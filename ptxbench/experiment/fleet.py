@@ -80,8 +80,8 @@ def run_fleet(
     with executor.batch():
         jobs = [executor.submit(measure_task, options, out.resolve(), spec) for spec in specs]
     try:
-        while not all(_has_ended(job) for job in jobs):
-            on_progress(sum(_has_ended(job) for job in jobs), len(jobs))
+        while not all(job.done() for job in jobs):
+            on_progress(sum(bool(job.done()) for job in jobs), len(jobs))
             sleep(_LOOK_S)
     except KeyboardInterrupt:
         if cluster.name == "local":
@@ -134,14 +134,9 @@ def _executor(out: Path, cluster: Cluster) -> Any:
     return executor
 
 
-def _has_ended(job: Any) -> bool:
-    return bool(job.done())
-
-
 def _ended(job: Any) -> Job:
     error = job.exception()
     if error is None:
         return Job(str(job.job_id), int(job.result()), "")
-    return Job(
-        str(job.job_id), _FAILED, str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)
-    )
+    lines = str(error).strip().splitlines()
+    return Job(str(job.job_id), _FAILED, lines[-1] if lines else repr(error))

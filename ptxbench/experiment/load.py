@@ -11,7 +11,8 @@ from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.target import find_target
 from ptxbench.devices.base import Gpu, Launch
-from ptxbench.experiment.launch_configuration import BLOCK
+from ptxbench.experiment.kernel import MAX_ITERATIONS
+from ptxbench.experiment.launch_configuration import BLOCK, SHARES
 from ptxbench.sass.module import Module, build_module
 from ptxbench.storage.schema import Role
 
@@ -21,9 +22,6 @@ _SEED = 1
 _FIRST_ITERATIONS = 200
 _CALIBRATION_S = 0.05
 _MAX_GUESSES = 8
-_MAX_ITERATIONS = 2**32 - 1
-# Where the GPU throttles, the load runs on so many of its SMs.
-_SHARES = (1.0, 0.75, 0.5, 0.25)
 _TRIAL_S = 1.0
 
 
@@ -45,7 +43,7 @@ class Load:
 
     def launch(self, label: str, duration_s: float, share: float = 1.0) -> Launch:
         """Return a launch of about `duration_s` on a share of the SMs."""
-        iterations = max(1, min(round(duration_s / self.per_pass_s), _MAX_ITERATIONS))
+        iterations = max(1, min(round(duration_s / self.per_pass_s), MAX_ITERATIONS))
         grid = max(1, round(share * self.sm_count))
         return replace(self.template, trial_id=label, iterations=iterations, grid=grid)
 
@@ -61,7 +59,7 @@ def prepare_load(gpu: Gpu) -> Load:
     """
     load = full_load(gpu, INSTRUCTION)
     throttling = ""
-    for share in _SHARES:
+    for share in SHARES:
         lighter = replace(load, sm_count=max(1, round(share * gpu.info.sm_count)))
         throttling = describe_throttling(gpu.run(lighter.launch("calibration", _TRIAL_S)).throttle_reasons)
         if not throttling:
@@ -106,5 +104,5 @@ def _pass_s(gpu: Gpu, launch: Launch) -> float:
         per_pass_s = elapsed_s / launch.iterations
         if elapsed_s >= _CALIBRATION_S / 2:
             break
-        launch = replace(launch, iterations=min(int(_CALIBRATION_S / per_pass_s) + 1, _MAX_ITERATIONS))
+        launch = replace(launch, iterations=min(int(_CALIBRATION_S / per_pass_s) + 1, MAX_ITERATIONS))
     return per_pass_s

@@ -122,7 +122,7 @@ def _levels(
             return None
         (window,) = recording.windows
         for start_ns, end_ns in ((trace.begin_ns, window.start_ns), (window.end_ns, trace.end_ns)):
-            idle_w.append(steady_power_w(series, _between(start_ns, end_ns), sensor).power_w)
+            idle_w.append(steady_power_w(series, KernelWindow.spanning(start_ns, end_ns), sensor).power_w)
         hot_w[reference.share].append(steady_power_w(series, window, sensor).power_w)
     every = [idle_w, *hot_w.values()]
     means = [float(np.nanmean(w)) if np.isfinite(w).any() else math.nan for w in every]
@@ -188,11 +188,7 @@ def _load(run: _Run, levels: Levels) -> LoadShape:
 
 def _hull(run: _Run) -> KernelWindow:
     """Return the window from a run's first begin to its last end."""
-    return _between(run.recording.windows[0].start_ns, run.recording.windows[-1].end_ns)
-
-
-def _between(start_ns: int, end_ns: int) -> KernelWindow:
-    return KernelWindow(start_ns, end_ns, (end_ns - start_ns) / _NS_PER_S)
+    return KernelWindow.spanning(run.recording.windows[0].start_ns, run.recording.windows[-1].end_ns)
 
 
 def _poll_s(series: Series) -> float:

@@ -12,14 +12,10 @@ from functools import lru_cache
 import numpy as np
 
 from ptxbench.catalogue.load import find_instruction
-from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.types import TYPES
 from ptxbench.codegen.operands import operand_bytes
 from ptxbench.codegen.render import OVERHEAD, TARGET
-from ptxbench.core.condition import Form, OptLevel, Pattern
-from ptxbench.core.errors import InputError, LaunchError, RefusedModuleError
-from ptxbench.core.gpu_info import GpuKind
-from ptxbench.core.target import find_target
+from ptxbench.core.condition import Pattern
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.emulator.bits import Bits
 from ptxbench.emulator.compare import differing
@@ -31,9 +27,9 @@ from ptxbench.experiment.pass_check import (
     miscounted,
     stored,
 )
-from ptxbench.sass.module import Module, build_module
+from ptxbench.sass.module import Module
 
-BLOCKS, ITERATIONS, MANY_ITERATIONS = 2, 3, 100
+BLOCKS, ITERATIONS = 2, 3
 BLOCK = 256
 SEED = 5
 # A chain carries the error of an approximate function on, and in a few threads far: on an H200 the results of
@@ -60,9 +56,6 @@ class Computed:
     def is_wrong(self) -> bool:
         """Whether a measurement of the module would be one of something else."""
         return self.result == "mismatch" or self.passes == "wrong"
-
-
-_NOTHING_COMPUTED = Computed("unchecked", "unchecked", "a simulated GPU computes nothing")
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +134,7 @@ def expect_module(gpu: Gpu, module: Module) -> ExpectedModule:
     """
     row, ptx, block = module.instruction, module.ptx, _block(module)
     return ExpectedModule(
-        _launch(module, BLOCKS, ITERATIONS),
+        check_launch(module, BLOCKS, ITERATIONS),
         tuple((kernel, _reference(row.name, ptx, kernel, block)) for kernel in (TARGET, OVERHEAD)),
         counting_module(gpu, ptx, module.cubin),
         row.type_of("x"),
@@ -149,7 +142,8 @@ def expect_module(gpu: Gpu, module: Module) -> ExpectedModule:
     )
 
 
-def _launch(module: Module, blocks: int, iterations: int) -> Launch:
+def check_launch(module: Module, blocks: int, iterations: int) -> Launch:
+    """Return a launch of a module's target kernel whose threads store what they compute."""
     row, block = module.instruction, _block(module)
     return Launch(
         trial_id="check",
@@ -174,74 +168,3 @@ def _reference(name: str, ptx: str, kernel: str, block: int) -> Bits | str:
         return expected_results(ptx, kernel, operands, BLOCKS * block, ITERATIONS, block)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         return str(error)
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What one row's module did on a GPU at one optimization level and in one form.
-
-    Attributes:
-        instruction: Catalogue name.
-        category: Its category.
-        opt_level: Optimization level.
-        form: Latency or throughput form.
-        gate: Verdict of the loop check, or "" where nothing was assembled.
-        launched: Whether its kernels ended: small on a real GPU, and on every SM.
-        result: As in `Computed`.
-        detail: What failed, or why it is not checked.
-        elapsed_ms: Time of the launch on every SM.
-        passes: As in `Computed`.
-    """
-
-    instruction: str
-    category: str
-    opt_level: str
-    form: str
-    gate: str
-    launched: bool
-    result: str
-    detail: str
-    elapsed_ms: float
-    passes: str = "unchecked"
-
-    @property
-    def failed(self) -> bool:
-        """Whether anything is wrong with it."""
-        wrong = Computed(self.result, self.passes, self.detail).is_wrong
-        return not self.launched or self.gate in ("", "refused") or wrong
-
-
-def check_row(gpu: Gpu, row: Instruction, opt_level: OptLevel, form: Form) -> Checked:
-    """Assemble, check and launch one module, small (compared with the reference) and on every SM.
-
-    Args:
-        gpu: What runs it.
-        row: Catalogue row; the GPU's target has it.
-        opt_level: Optimization level.
-        form: Latency or throughput form.
-
-    Raises:
-        GpuError: The GPU stopped answering, and with it this process.
-        ToolError: nvdisasm is missing.
-    """
-    lost = Checked(row.name, row.category, opt_level, form, "", False, "unchecked", "", 0.0)
-    try:
-        module = build_module(row, find_target(gpu.info.target), opt_level, form, gpu.assemble)
-        expected = expect_module(gpu, module) if gpu.info.kind is GpuKind.REAL else None
-    except (InputError, RefusedModuleError) as error:
-        return replace(lost, detail=str(error))
-    lost = replace(lost, gate=module.loop_check.verdict)
-    try:
-        computed = expected.computed(gpu) if expected else _NOTHING_COMPUTED
-        large = _launch(module, gpu.info.sm_count, MANY_ITERATIONS)
-        elapsed_ms = round(1e3 * gpu.run(large).window.elapsed_s, 4)
-    except LaunchError as error:
-        return replace(lost, detail=str(error))
-    return replace(
-        lost,
-        launched=True,
-        result=computed.result,
-        detail="; ".join(part for part in (module.loop_check.reason, computed.detail) if part),
-        elapsed_ms=elapsed_ms,
-        passes=computed.passes,
-    )

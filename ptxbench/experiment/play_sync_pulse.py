@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain, pairwise
 from pathlib import Path
 
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.gate.recording import believed_trace, notes_on_source
 from ptxbench.experiment.load import prepare_load
+from ptxbench.experiment.recordings import open_recordings
 from ptxbench.meter.host import BURST_LABEL
 from ptxbench.meter.sync_pulse import BurstPattern, burst_pattern
-from ptxbench.storage.location import default_run_path
-from ptxbench.storage.recording import RecordingFolder, recording_manifest
+from ptxbench.storage.recording import RecordingFolder
 
 # Idle time on either side: the meter must see the first and the last edge stand clear.
 _QUIET_S = 0.5
@@ -40,12 +39,7 @@ def record_burst(gpu: Gpu, path: Path | None = None, pattern: BurstPattern | Non
         ToolError: The assembler or the disassembler is missing.
     """
     load = prepare_load(gpu)
-    manifest = recording_manifest(gpu.info, gpu.clock, BURST_LABEL, gpu.sensors, 0.0, load.sm_count)
-    folder = RecordingFolder.create(
-        path or default_run_path(gpu.info, datetime.now(UTC), prefix="burst-"), manifest
-    )
-    module = load.module
-    folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
+    folder = open_recordings(gpu, BURST_LABEL, path, load=load)
     planned = (pattern or burst_pattern()).windows(0)
     launches = [load.launch(f"{BURST_LABEL}-{n}", window.elapsed_s) for n, window in enumerate(planned)]
     launches[0] = replace(launches[0], before_s=_QUIET_S)

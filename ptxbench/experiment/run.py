@@ -7,12 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
 
-from ptxbench.analysis.loop_energy import RunCalibration
 from ptxbench.analysis.run_cost import run_cost
 from ptxbench.core.errors import GpuError
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.replay import ReplayGpu
-from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.experiment.build import Builder, Outcome, quick_switching
 from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.plan import later_alike, plan_batches, plan_subjects
@@ -29,6 +27,7 @@ from ptxbench.storage.schema import TableRow, TrialRecord
 
 # Batches that are made ready ahead of the present one.
 _AHEAD = 2
+_SPENT = "the time given was spent before"
 
 
 def measure_table(
@@ -71,18 +70,9 @@ def measure_table(
         try:
             measuring.run()
         except GpuError as error:
-            folder.write_rows(measuring.rows(f"the GPU failed before ({error})"))
-            folder.end_session(datetime.now(UTC))
+            measuring.stop(f"the GPU failed before ({error})")
             raise
-    rows = measuring.rows()
-    now = datetime.now(UTC)
-    if measuring.complete:
-        folder.finish(rows, now, run_cost(folder.records()), measuring.level_error, measuring.source)
-        store_solved(folder, measuring.common)
-    else:
-        folder.write_rows(rows)
-        folder.end_session(now)
-    return rows
+    return measuring.end()
 
 
 class _Measuring:
@@ -96,17 +86,18 @@ class _Measuring:
         budget_s: float,
     ) -> None:
         self._runner = runner
+        self._folder = runner.folder
         self._builder = builder
-        self._subjects = plan_subjects(runner.folder.manifest.part.arguments)
+        part = self._folder.manifest.part
+        self._subjects = plan_subjects(part.arguments)
         self._state = RunState(runner, len(self._subjects), on_progress, budget_s)
-        part = runner.folder.manifest.part
         self._results = Results(part.known_difference, part.arguments.precision)
         self._sleep_cubin = builder.begin_sleep()
         self._protocols: dict[str, Measurement] = {}
 
     def run(self) -> None:
         """Measure batch by batch, the next ones made ready meanwhile."""
-        plan = plan_batches(self._subjects, self._runner.folder.manifest.part.order_seed)
+        plan = plan_batches(self._subjects, self._folder.manifest.part.order_seed)
         ready: list[Future[list[Outcome]]] = []
         for number, subjects in enumerate(plan):
             while len(ready) < min(len(plan), number + 1 + _AHEAD):
@@ -131,37 +122,32 @@ class _Measuring:
             self._results.refuse(prepared.subject.row(failed.status, failed.reason))
         return failed is None
 
-    @property
-    def complete(self) -> bool:
-        """Whether the budget was enough."""
-        return self._state.complete
+    def end(self) -> tuple[TableRow, ...]:
+        """Finish the folder where the budget was enough, and return the rows."""
+        if not self._state.complete:
+            return self.stop()
+        rows, results, folder = self._rows(), self._results, self._folder
+        cost = run_cost(folder.records())
+        folder.finish(rows, datetime.now(UTC), cost, results.level_error, results.source)
+        store_solved(folder, results.common)
+        return rows
 
-    @property
-    def level_error(self) -> float:
-        """What the rows share of the drift, as in `SolvedRows`."""
-        return self._results.level_error
-
-    @property
-    def source(self) -> SourceVerdict:
-        """What the energy counter says of the power source."""
-        return self._results.source
-
-    @property
-    def common(self) -> RunCalibration | None:
-        """What the rows of the run share, as in `SolvedRows`."""
-        return self._results.common
-
-    def rows(self, ended: str = "the time given was spent before") -> tuple[TableRow, ...]:
-        """Return the rows of all subjects, in the table's order.
+    def stop(self, ended: str = _SPENT) -> tuple[TableRow, ...]:
+        """Keep and return the rows so far; the folder can be resumed.
 
         Args:
             ended: Why some of them were not reached.
         """
-        folder = self._runner.folder
+        rows = self._rows(ended)
+        self._folder.write_rows(rows)
+        self._folder.end_session(datetime.now(UTC))
+        return rows
+
+    def _rows(self, ended: str = _SPENT) -> tuple[TableRow, ...]:
         return self._results.rows(
             self._subjects,
-            folder.records(),
-            folder.manifest.gpu,
+            self._folder.records(),
+            self._folder.manifest.gpu,
             self._state.failures,
             f"{ended}; continue with `ptxbench table --resume`",
             self._state.unfinished,

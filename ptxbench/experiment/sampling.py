@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.experiment.load import Load, prepare_load
 from ptxbench.experiment.method_errors import compare
+from ptxbench.experiment.recordings import open_recordings, worked_out_again
 from ptxbench.experiment.sampling_cases import ALL_SHARES, Case, Reference
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.storage.document import write_document
-from ptxbench.storage.location import default_run_path, require_free
 from ptxbench.storage.methods_file import METHODS_FILE, LoadKind, MethodsFile
-from ptxbench.storage.recording import RecordingFolder, recording_manifest
+from ptxbench.storage.recording import RecordingFolder
 from ptxbench.storage.sensor_file import sensors_of
 
 PURPOSE = "methods"
@@ -106,9 +104,7 @@ def measure_methods(
     """
     known = tuple(s for s in tuple(sensors) or gpu.sensors if s.is_of_board)
     load = prepare_load(gpu)
-    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, known, 0.0, load.sm_count)
-    place = path or default_run_path(gpu.info, datetime.now(UTC), prefix="methods-")
-    with (RecordingFolder.resume if resume else RecordingFolder.create)(place, manifest) as folder:
+    with open_recordings(gpu, PURPOSE, path, load=load, sensors=known, resume=resume) as folder:
         if folder.lost:
             on_lost(folder.lost)
         if not folder.finished:
@@ -127,8 +123,6 @@ def _record(
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Make the recordings that the folder does not hold."""
-    module = load.module
-    folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
     jobs = _jobs(load, runs, folder.manifest.sensors)
     held = {recording.name for recording in folder.recordings}
     began_ns = gpu.clock.now_ns()
@@ -158,16 +152,12 @@ def again(
         GpuError: No source followed the load.
         InputError: The descriptions are of another GPU, a file cannot be read, or the new folder written.
     """
-    if out is not None:
-        require_free(out, GpuKind.REPLAYED)
-    manifest = folder.manifest
-    sensors = sensors_of(sensor_path, manifest.gpu, manifest.sensors) if sensor_path else ()
-    document = compare(folder, sensors)
-    if out is None:
-        return document, folder
-    copy = folder.copy(out)
-    write_document(out / METHODS_FILE, document)
-    return document, copy
+
+    def work(folder: RecordingFolder) -> MethodsFile:
+        manifest = folder.manifest
+        return compare(folder, sensors_of(sensor_path, manifest.gpu, manifest.sensors) if sensor_path else ())
+
+    return worked_out_again(folder, out, METHODS_FILE, work)
 
 
 def phase_s(repeat: int, repeats: int) -> float:

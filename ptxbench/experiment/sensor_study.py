@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
@@ -13,15 +12,14 @@ import numpy as np
 
 from ptxbench.analysis.throttling import describe_throttling
 from ptxbench.core.errors import GpuError, InputError
-from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.gate.recording import believed_trace, notes_on_source
 from ptxbench.experiment.load import Load, prepare_load
+from ptxbench.experiment.recordings import open_recordings, worked_out_again
 from ptxbench.sensors.characterize.probe import probe
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.storage.document import write_document
-from ptxbench.storage.location import default_run_path, require_free
-from ptxbench.storage.recording import Recording, RecordingFolder, recording_manifest
+from ptxbench.storage.recording import Recording, RecordingFolder
 from ptxbench.storage.sensor_file import RULE, SENSOR_FILE, SensorFile
 
 RECORDING = "square-wave"
@@ -93,12 +91,10 @@ def sense(gpu: Gpu, path: Path | None = None, *, resume: bool = False) -> tuple[
     """
     documented = tuple(sensor_for(sensor.source, gpu.info.target) for sensor in gpu.sensors)
     load = prepare_load(gpu)
-    manifest = recording_manifest(gpu.info, gpu.clock, PURPOSE, documented, _WAIT_S, load.sm_count)
-    place = path or default_run_path(gpu.info, datetime.now(UTC), prefix="sensor-")
-    with (RecordingFolder.resume if resume else RecordingFolder.create)(place, manifest) as folder:
+    with open_recordings(
+        gpu, PURPOSE, path, load=load, sensors=documented, waited_s=_WAIT_S, resume=resume
+    ) as folder:
         if not folder.finished:
-            module = load.module
-            folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
             if not folder.recordings:
                 record_square_wave(gpu, folder, load, square_wave())
             folder.finish()
@@ -121,14 +117,7 @@ def describe_again(folder: RecordingFolder, out: Path | None) -> tuple[SensorFil
         GpuError: No power source followed the load.
         InputError: The new folder cannot be written.
     """
-    if out is not None:
-        require_free(out, GpuKind.REPLAYED)
-    document = describe(folder)
-    if out is None:
-        return document, folder
-    copy = folder.copy(out)
-    write_document(out / SENSOR_FILE, document)
-    return document, copy
+    return worked_out_again(folder, out, SENSOR_FILE, describe)
 
 
 def throttling_notes(recording: Recording) -> tuple[str, ...]:

@@ -192,7 +192,7 @@ def run_until_settled(
         far = not result.slowed and not is_near_limit(result.power.power_w, board.set_w)
         if not result.unsettled or (far and length_s >= limits.longer_s[0]):
             break  # far from the limit nothing takes longer to settle
-    others = max(run.before.other_processes, run.after.other_processes)
+    others = run.other_processes
     return run, result.beside_others(others) if others > 0 else result
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypedDict
 
 from ptxbench.analysis.throttling import describe_throttling, slowing_reasons
 from ptxbench.catalogue.architecture import architecture_of
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
-from ptxbench.energy.gate.comparison import Comparison
 from ptxbench.energy.gate.kernel import KernelVerdict, believed_counter, impossible_power, judge_kernel
 from ptxbench.energy.methods import counter_j, mtsm_j, papi_j, sma_j
 from ptxbench.energy.reading import EnergyReading
@@ -104,10 +102,13 @@ def validated(
         sm_clock_mhz=run.after.sm_clock_mhz if math.isnan(clock_mhz) else clock_mhz,
         memory_clock_mhz=run.after.memory_clock_mhz,
         throttle_reasons=run.throttle_reasons,
-        other_processes=max(run.before.other_processes, run.after.other_processes),
+        other_processes=run.other_processes,
         status=status,
         reason=reason,
-        **_compared(compared),
+        compared_s=(compared.end_ns - compared.start_ns) / 1e9 if compared else math.nan,
+        compared_counter_j=compared.counter_j if compared else math.nan,
+        compared_source_j=compared.source_j if compared else math.nan,
+        compared_error_j=compared.error_j if compared else math.nan,
     )
 
 
@@ -204,24 +205,6 @@ def _believed(trace: Trace, verdict: KernelVerdict, max_power_w: float) -> Trace
     return trace.with_series(verdict.series)
 
 
-class _Compared(TypedDict):
-    """The columns of a trial that set its source beside the energy counter."""
-
-    compared_s: float
-    compared_counter_j: float
-    compared_source_j: float
-    compared_error_j: float
-
-
-def _compared(one: Comparison | None) -> _Compared:
-    return {
-        "compared_s": math.nan if one is None else (one.end_ns - one.start_ns) / 1e9,
-        "compared_counter_j": math.nan if one is None else one.counter_j,
-        "compared_source_j": math.nan if one is None else one.source_j,
-        "compared_error_j": math.nan if one is None else one.error_j,
-    }
-
-
 def _validate_power(
     verdict: KernelVerdict,
     steady: PowerReading,
@@ -268,7 +251,6 @@ def _validate_run(run: KernelRun, power_w: float, power_limit_w: float) -> tuple
     throttling = describe_throttling(slowing_reasons(run.throttle_reasons, power_w, power_limit_w))
     if throttling:
         return Status.THROTTLED, f"the GPU slowed down during the kernel ({throttling})"
-    others = max(run.before.other_processes, run.after.other_processes)
-    if others > 0:
+    if (others := run.other_processes) > 0:
         return Status.FOREIGN_PROCESS, f"{others} other compute process(es) on the GPU"
     return Status.OK, ""

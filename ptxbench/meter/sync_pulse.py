@@ -41,7 +41,7 @@ class BurstPattern:
         """Return the times of load, neighbouring chips joined, of a burst that begins at `start_ns`."""
         steps = np.flatnonzero(np.diff(self.chips.astype(np.int8), prepend=0, append=0))
         edges_ns = (start_ns + self.chip_ns * steps).reshape(-1, 2).tolist()
-        return tuple(KernelWindow(first, last, (last - first) / 1e9) for first, last in edges_ns)
+        return tuple(KernelWindow.spanning(first, last) for first, last in edges_ns)
 
 
 def burst_pattern(order: int = 6, chip_s: float = 0.06) -> BurstPattern:
@@ -85,8 +85,7 @@ def emit_burst(
         clock.sleep_s(max(0.0, (planned.start_ns - clock.now_ns()) / 1e9))
         begin_ns = clock.now_ns()
         load(max(0.0, (planned.end_ns - begin_ns) / 1e9))
-        end_ns = clock.now_ns()
-        ran.append(KernelWindow(begin_ns, end_ns, (end_ns - begin_ns) / 1e9))
+        ran.append(KernelWindow.spanning(begin_ns, clock.now_ns()))
     return tuple(ran)
 
 

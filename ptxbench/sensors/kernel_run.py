@@ -30,8 +30,20 @@ class Telemetry:
     other_processes: int
 
 
+class _Ran:
+    """Something that ran on the GPU."""
+
+    before: Telemetry
+    after: Telemetry
+
+    @property
+    def other_processes(self) -> int:
+        """Compute processes of others that were on the GPU before or after; -1 where NVML does not tell."""
+        return max(self.before.other_processes, self.after.other_processes)
+
+
 @dataclass(frozen=True)
-class KernelRun:
+class KernelRun(_Ran):
     """What one launch gave.
 
     Attributes:
@@ -65,7 +77,7 @@ class ConcurrentRun:
 
 
 @dataclass(frozen=True)
-class SequenceRun:
+class SequenceRun(_Ran):
     """What several launches within one recording gave.
 
     Attributes:

@@ -115,6 +115,11 @@ class KernelWindow:
     globaltimer_ns: int = -1
     launch_times_s: tuple[float, ...] = ()
 
+    @classmethod
+    def spanning(cls, start_ns: int, end_ns: int) -> KernelWindow:
+        """Return the window between two moments, host time, which lasts as long as that clock says."""
+        return cls(start_ns, end_ns, (end_ns - start_ns) / 1e9)
+
     @property
     def clock_mhz(self) -> float:
         """Mean SM clock while those blocks ran (cycles over %globaltimer), NaN where unknown."""

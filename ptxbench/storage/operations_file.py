@@ -7,22 +7,19 @@ reads this. The others say what those do not.
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ptxbench.catalogue.operations import KINDS, Operation
-from ptxbench.core.errors import InputError
-from ptxbench.core.printable import render_csv, text_of_cell
+from ptxbench.core.printable import render_csv
+from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_parquet, write_text
-from ptxbench.storage.file_errors import read_bytes, reading_parquet, require_regular
+from ptxbench.storage.cells import read_csv, read_parquet, reader_of, rounded
+from ptxbench.storage.codec import Place
 
 OPERATIONS_FILE, SHIPPED_FILE = "operations.parquet", "operations.csv"
-_DIGITS = 6
 _CURE = "name a table of operations, or the folder that holds it"
 _MS = 1e3
 
@@ -79,6 +76,12 @@ class OperationRow:
     reason: str
     launched: str = "call"
 
+    def fault(self) -> str:
+        """Return what is no operation, for the reader of a file; "" where all is well."""
+        kind, sizes = KINDS.get(self.op_name), self.shape.split("x")
+        is_known = kind is not None and self.gemm_dtype in kind.dtypes and len(sizes) == len(kind.dims)
+        return "" if is_known and all(map(_is_size, sizes)) else "is of no operation that is known"
+
     @property
     def operation(self) -> Operation:
         """Which operation it is of."""
@@ -92,6 +95,7 @@ class OperationRow:
 
 # Names that others gave these columns.
 _THEIRS = {"latency_ms": "latency", "power_w": "power", "power_limit_w": "power_limit"}
+_OURS = {theirs: ours for ours, theirs in _THEIRS.items()}
 
 
 def write_operations(path: Path, rows: Iterable[OperationRow]) -> None:
@@ -106,8 +110,8 @@ def write_operations(path: Path, rows: Iterable[OperationRow]) -> None:
         for field in fields(OperationRow)
     }
     if path.suffix == ".csv":
-        rounded = ([_rounded(cell) for cell in column] for column in columns.values())
-        write_text(path, render_csv([tuple(columns), *zip(*rounded, strict=True)]))
+        cells = (map(rounded, column) for column in columns.values())
+        write_text(path, render_csv([tuple(columns), *zip(*cells, strict=True)]))
         return
     import pyarrow as pa
 
@@ -116,12 +120,6 @@ def write_operations(path: Path, rows: Iterable[OperationRow]) -> None:
         sizes = [row.operation.shape if row.op_name == "gemm" else None for row in table]
         columns[name] = [None if size is None else size[number] for size in sizes]
     write_parquet(path, pa.table(columns))
-
-
-def _rounded(value: object) -> object:
-    if not isinstance(value, float):
-        return value
-    return "" if math.isnan(value) else f"{value:.{_DIGITS}g}"
 
 
 def read_operations(path: Path) -> tuple[OperationRow, ...]:
@@ -133,61 +131,20 @@ def read_operations(path: Path) -> tuple[OperationRow, ...]:
     file = path
     if path.is_dir():
         file = path / (SHIPPED_FILE if (path / SHIPPED_FILE).exists() else OPERATIONS_FILE)
-    require_regular(file, _CURE)
-    names, rows = _of_csv(file) if file.suffix == ".csv" else _of_parquet(file)
-    needed = (field for field in fields(OperationRow) if field.default is MISSING)
-    missing = [name for name in map(_theirs, needed) if name not in names]
-    if missing:
-        raise InputError(f"{file} has no column {missing[0]}: {_CURE}")
-    return tuple(_row(file, number, one) for number, one in enumerate(rows, 1))
+    rows = _of_csv(file) if file.suffix == ".csv" else read_parquet(file, _CURE)
+    return tuple(
+        codec.decode(OperationRow, {_OURS.get(name, name): value for name, value in row.items()}, place)
+        for row, place in ((row, Place(file, f"row {number}")) for number, row in enumerate(rows, 1))
+    )
 
 
-def _theirs(field: Field[Any]) -> str:
-    return _THEIRS.get(field.name, field.name)
-
-
-def _of_parquet(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    import pyarrow.parquet as pq
-
-    with reading_parquet(file, _CURE):
-        table = pq.read_table(file)
-        return table.column_names, table.to_pylist()
-
-
-def _of_csv(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    types = {_theirs(field): str(field.type) for field in fields(OperationRow)}
-    try:
-        reader = csv.DictReader(io.StringIO(read_bytes(file).decode(), newline=""), strict=True)
-        rows = [{name: _cell(text, types.get(name, "str")) for name, text in one.items()} for one in reader]
-    except (ValueError, csv.Error) as error:
-        raise InputError(f"{file} is no table of operations ({error}): {_CURE}") from error
-    return list(reader.fieldnames or ()), rows
-
-
-def _cell(text: str | None, kind: str) -> object:
-    """Return what a cell of CSV spells, or None where it spells nothing of the kind."""
-    if kind == "str" or text is None:
-        return text_of_cell(text) if text is not None else None
-    if kind == "bool":
-        return {"True": True, "False": False}.get(text)
-    return None if not text else int(text) if kind == "int" else float(text)
-
-
-def _row(file: Path, number: int, plain: dict[str, Any]) -> OperationRow:
-    values: dict[str, Any] = {}
-    for field in fields(OperationRow):
-        value = plain.get(_theirs(field), field.default)
-        if field.type == "float":
-            value = math.nan if value is None else value
-        if type(value).__name__ not in (field.type, "int" if field.type == "float" else ""):
-            raise InputError(f"{file}: row {number}: {_theirs(field)} is no {field.type}")
-        values[field.name] = value
-    row = OperationRow(**values)
-    sizes = row.shape.split("x")
-    is_known = row.op_name in KINDS and row.gemm_dtype in KINDS[row.op_name].dtypes
-    if not is_known or len(sizes) != len(KINDS[row.op_name].dims) or not all(map(_is_size, sizes)):
-        raise InputError(f"{file}: row {number} is of no operation that is known")
-    return row
+def _of_csv(file: Path) -> list[dict[str, object]]:
+    names, *lines = read_csv(file, _CURE) or [[]]
+    hints = codec.type_hints(OperationRow)
+    readers = [reader_of(hints.get(_OURS.get(name, name), str)) for name in names]
+    return [
+        {name: read(cell) for name, read, cell in zip(names, readers, line, strict=False)} for line in lines
+    ]
 
 
 def _is_size(text: str) -> bool:

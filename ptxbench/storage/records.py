@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_parquet
+from ptxbench.storage.cells import read_parquet
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import reading_parquet, require_regular
 from ptxbench.storage.schema import TrialRecord
 
 _ARROW = {int: pa.int64(), float: pa.float64()}
@@ -34,7 +33,5 @@ def read_records(path: Path) -> list[TrialRecord]:
     Raises:
         InputError: The file cannot be read, lacks a column, or a value does not fit.
     """
-    require_regular(path)
-    with reading_parquet(path):
-        rows = pq.read_table(path).to_pylist()
-    return [codec.decode(TrialRecord, row, Place(path, f"row {i}")) for i, row in enumerate(rows, start=1)]
+    rows = enumerate(read_parquet(path), start=1)
+    return [codec.decode(TrialRecord, row, Place(path, f"row {i}")) for i, row in rows]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,13 +11,12 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable, render_csv, text_of_cell
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
+from ptxbench.storage.cells import read_csv, reader_of, rounded
 from ptxbench.storage.codec import Place
-from ptxbench.storage.file_errors import read_bytes
 from ptxbench.storage.schema import PJ_PER_NJ, TableRow
 
 TABLE = "table.csv"
 COLUMNS = tuple(codec.type_hints(TableRow))
-FLOAT_DIGITS = 6
 
 # What columns were called in tables of before 0.3.0, whose energies by Eq. 1 were in nJ.
 _FORMER = {
@@ -44,7 +41,7 @@ def write_table(path: Path, rows: Sequence[TableRow]) -> None:
 
 def cells_of(row: TableRow) -> tuple[object, ...]:
     """Return the cells of a row, floats with 6 significant digits."""
-    return tuple(map(_rounded, (getattr(row, name) for name in COLUMNS)))
+    return tuple(map(rounded, (getattr(row, name) for name in COLUMNS)))
 
 
 def read_table(path: Path) -> tuple[TableRow, ...]:
@@ -73,12 +70,7 @@ def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow
     Raises:
         InputError: As `read_table`; of rows that are not wanted only the name is looked at.
     """
-    data = read_bytes(path)
-    try:
-        reader = csv.reader(io.StringIO(data.decode(), newline=""), strict=True)
-        lines = list(reader)
-    except (ValueError, csv.Error) as error:
-        raise InputError(f"{path}: the file is no table ({error})") from error
+    lines = read_csv(path)
     names = _names(lines, path)
     instruction = names.index("instruction")
     instructions = [text_of_cell(cells[instruction]) if cells[instruction:] else None for cells in lines[1:]]
@@ -93,10 +85,6 @@ def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     return rows, frozenset(filter(None, instructions))
-
-
-def _rounded(value: object) -> object:
-    return f"{value:.{FLOAT_DIGITS}g}" if isinstance(value, float) and not math.isnan(value) else value
 
 
 def _names(lines: list[list[str]], path: Path) -> list[str]:
@@ -115,14 +103,12 @@ def _names(lines: list[list[str]], path: Path) -> list[str]:
 
 def _columns(names: Sequence[str]) -> list[tuple[int, str, Callable[[str], object]]]:
     """Return place, present name and reader of each column that is known, in the units of today."""
-    readers: dict[type, Callable[[str], object]] = {float: _float, int: _int}
     hints: dict[str, type] = {**codec.type_hints(TableRow), _FORMER_CYCLES: float}
     columns = []
     for place, name in enumerate(names):
         now = _FORMER.get(name, name)
         if now in hints:
-            of_kind = readers.get(hints[now], text_of_cell)
-            columns.append((place, now, _float_in_pj if name.endswith("_nj") else of_kind))
+            columns.append((place, now, _float_in_pj if name.endswith("_nj") else reader_of(hints[now])))
     return columns
 
 
@@ -140,28 +126,10 @@ def _row(
 
 def _float_in_pj(cell: str) -> object:
     """Return what a cell says in nJ, in pJ; a product has no more digits than its number."""
-    value = _float(cell)
+    value = reader_of(float)(cell)
     if not isinstance(value, float) or math.isnan(value):
         return value
     return float(f"{PJ_PER_NJ * value:.15g}")
-
-
-def _float(cell: str) -> object:
-    """Return the number that a cell spells, or the cell itself, for the strict decoder to judge."""
-    try:
-        return float(cell) if cell else math.nan
-    except ValueError:
-        text = text_of_cell(cell)
-        return text if text == cell else _float(text)
-
-
-def _int(cell: str) -> object:
-    """Return the whole number that a cell spells, or the cell itself."""
-    try:
-        return int(cell)
-    except ValueError:
-        text = text_of_cell(cell)
-        return text if text == cell else _int(text)
 
 
 def _require_unique(rows: Sequence[TableRow]) -> None:

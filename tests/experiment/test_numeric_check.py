@@ -9,13 +9,14 @@ import pytest
 from fakes.computing import ComputingGpu
 from fakes.measuring import WatchedGpu, asked, measured
 from fakes.modules import built
+from fakes.script import load_script
 
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.condition import Form, OptLevel, Pattern
 from ptxbench.core.errors import GpuError
 from ptxbench.core.status import Status
 from ptxbench.devices.replay import ReplayGpu
-from ptxbench.experiment.numeric_check import check_row, expect_module
+from ptxbench.experiment.numeric_check import expect_module
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.session import resume_run
@@ -209,7 +210,9 @@ def test_few_threads_may_differ_where_a_function_is_approximate(name, threads, r
 
 def test_the_check_of_the_catalogue_is_the_same(miscompiled):
     checked = {
-        name: check_row(miscompiled, find_instruction(name), OptLevel.O3, Form.LATENCY)
+        name: load_script("runners/check_catalogue.py").check_row(
+            miscompiled, find_instruction(name), OptLevel.O3, Form.LATENCY
+        )
         for name in ("fma.rn.f32", "popc.b32")
     }
     assert [(c.result, c.passes, c.failed) for c in checked.values()] == [

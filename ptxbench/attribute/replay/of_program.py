@@ -157,7 +157,7 @@ class _Windows:
         return self._found[window]
 
     def _measured(self, one: ReplayWindow) -> Measured:
-        window = KernelWindow(one.start_ns, one.end_ns, (one.end_ns - one.start_ns) / _NS_PER_S)
+        window = KernelWindow.spanning(one.start_ns, one.end_ns)
         trace = _trace(self._board, window)
         power = self._power(trace, window, one.times, 0)
         if power.power.power_w > _AT_LIMIT * self._limits.set_w:
@@ -263,7 +263,7 @@ def _stretches(spans: Sequence[KernelWindow]) -> tuple[KernelWindow, ...]:
         start_ns = span.start_ns
         if found and pause_ns <= least_ns:
             start_ns = found.pop().start_ns
-        found.append(KernelWindow(start_ns, span.end_ns, (span.end_ns - start_ns) / _NS_PER_S))
+        found.append(KernelWindow.spanning(start_ns, span.end_ns))
     return tuple(found)
 
 

@@ -200,8 +200,7 @@ class RoundMeasurement:
             limits,
             has_phases=True,
         )
-        others = max(run.before.other_processes, run.after.other_processes)
-        if others > 0:
+        if (others := run.other_processes) > 0:
             found = found.beside_others(others)
         power = found.power
         took_s = (self._gpu.clock.now_ns() - begun_ns) / _NS_PER_S

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+import numpy as np
+
 from ptxbench.analysis.statistics import Estimate, Uncertainty, estimate
 
 # Rounds below which the scatter is not known well enough for a verdict.
@@ -91,10 +93,4 @@ def mean_of(values: Sequence[float], errors: Sequence[float] = ()) -> Estimate:
 
 def quantile(values: Sequence[float], share: float) -> float:
     """Return the value that a share of some lies below, by linear interpolation; NaN of none."""
-    ordered = sorted(values)
-    if not ordered:
-        return math.nan
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    return float(np.quantile(values, share)) if values else math.nan

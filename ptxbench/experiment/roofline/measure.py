@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from ptxbench.devices.base import Gpu, Launch
 from ptxbench.devices.sequence import only_run
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.energy.settled import SourceCheck
+from ptxbench.experiment.recordings import open_recordings
 from ptxbench.experiment.roofline.kernel import (
     COPY,
     COPY_BYTES,
@@ -50,8 +50,7 @@ from ptxbench.sass.listing import disassemble
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
 from ptxbench.storage.journal import Lines
-from ptxbench.storage.location import default_run_path
-from ptxbench.storage.recording import RecordingFolder, recording_manifest
+from ptxbench.storage.recording import RecordingFolder
 
 # The array is so many times the L2, and no less than this.
 _TIMES_L2 = 16
@@ -161,25 +160,6 @@ def run_plan(
         kept.add(ran)
         folder.add(name, recorded)
     folder.finish()
-
-
-def open_recordings(gpu: Gpu, purpose: str, out: Path | None, *, resume: bool) -> RecordingFolder:
-    """Begin a folder of recordings, or go on with one.
-
-    Args:
-        gpu: Whose they are.
-        purpose: What they are for.
-        out: The folder; None: a new one below results/, or below runs/ where nothing is measured.
-        resume: Go on with `out`.
-
-    Raises:
-        InputError: The folder does not fit.
-    """
-    manifest = recording_manifest(gpu.info, gpu.clock, purpose, gpu.sensors, 0.0, load_sms=0)
-    if resume and out is None:
-        raise InputError("`resume` needs the folder: name it by `out`")
-    path = out or default_run_path(gpu.info, datetime.now(UTC), prefix=f"{purpose}-")
-    return (RecordingFolder.resume if resume else RecordingFolder.create)(path, manifest)
 
 
 class KernelRunner:
@@ -446,7 +426,7 @@ class _Roofline(KernelRunner):
         """
         ran, run = self.run_settled(launch)
         launches = kernel.launches * ran.times // launch.times
-        return replace(kernel, launches=launches, other_processes=others_beside(run)), run
+        return replace(kernel, launches=launches, other_processes=run.other_processes), run
 
     def _sleep(self, folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
         del folder
@@ -494,11 +474,6 @@ def with_sleep(plan: Sequence[tuple[str, M]], sleep: M, seed: int) -> list[tuple
             made.append((f"{SLEEP}-{number // _SLEEP_EVERY}", sleep))
         made.append(one)
     return [*made, (f"{SLEEP}-last", sleep)]
-
-
-def others_beside(run: SequenceRun) -> int:
-    """Return how many other programs were on the GPU before or after a recording."""
-    return max(run.before.other_processes, run.after.other_processes)
 
 
 def needed_s(sensor: SensorDescription) -> float:

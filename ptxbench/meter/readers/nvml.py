@@ -178,10 +178,7 @@ def read_windows(path: Path) -> tuple[LabelledWindow, ...]:
             f"{path}: windows overlap; give the windows of one GPU's kernels one after the other"
         )
     return tuple(
-        LabelledWindow(
-            KernelWindow(int(start_ns[i]), int(end_ns[i]), float(end_ns[i] - start_ns[i]) / 1e9), labels[i]
-        )
-        for i in order
+        LabelledWindow(KernelWindow.spanning(int(start_ns[i]), int(end_ns[i])), labels[i]) for i in order
     )
 
 
