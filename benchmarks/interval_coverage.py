@@ -33,9 +33,9 @@ from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.target import find_target
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.ground_truth import instruction_energy_pj
 from ptxbench.devices.simulated.load import find_profile, profile_names
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.devices.simulated.truth import instruction_energy_pj
 from ptxbench.experiment.linearity import Linearity
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions

@@ -1,7 +1,7 @@
 """Which kernel took how much of a GPU's energy: power readings regressed on busy time by kernel name.
 
 Reading k is the mean power of an averaging window. With s_nk the share of that window in which kernel n ran
-(overlapping kernels share, see `ptxbench.attribute.busy`) and g_jk the share of idle kind j,
+(overlapping kernels share, see `ptxbench.attribute.exposure`) and g_jk the share of idle kind j,
 
     v_k = sum over n of P_n s_nk + sum over j of I_j g_jk + error,    P, I >= 0,
 
@@ -29,8 +29,8 @@ from itertools import chain
 
 import numpy as np
 
-from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.equations import SETTINGS, Equations, Readings, equations_of
+from ptxbench.attribute.exposure import ExposureMatrix
 from ptxbench.attribute.launches import Launches
 from ptxbench.attribute.powers import Expected, prior_of, resampled, solve
 from ptxbench.attribute.ranges import Ranges
@@ -140,7 +140,7 @@ def attribute(
         graphs: What the kernels of graphs are that are seen as a whole, by the names of the graphs.
     """
     expected = expected or {}
-    busy = BusyTime(launches, origin_ns, unseen_ns, is_counted=is_counted)
+    busy = ExposureMatrix(launches, origin_ns, unseen_ns, is_counted=is_counted)
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
@@ -186,7 +186,7 @@ def _columns(own_s: Float64s, least_s: float, known: Mapping[int, Expected]) -> 
 
 
 def _time_draws(
-    design: Equations, columns: Sequence[tuple[int, ...]], busy: BusyTime, draws: int
+    design: Equations, columns: Sequence[tuple[int, ...]], busy: ExposureMatrix, draws: int
 ) -> Float64s:
     """Return times by chance over the estimated ones, shape (draws, columns): 1 where all was seen."""
     factor = np.ones((draws, len(design.time_s)))
@@ -257,7 +257,7 @@ def _shares(
     fit: _Fit,
     kernels: int,
     launches: Launches,
-    busy: BusyTime,
+    busy: ExposureMatrix,
     least_s: float,
 ) -> tuple[Share, ...]:
     draws_j = fit.draws_w * design.time_s * fit.scales[:, None]
@@ -293,7 +293,7 @@ def _bounds_w(readings: Readings) -> tuple[float, float]:
 def _members(
     share: Share,
     launches: Launches,
-    busy: BusyTime,
+    busy: ExposureMatrix,
     readings: Readings,
     known: Mapping[str, Expected],
     graphs: Mapping[str, GraphKernels],
@@ -355,7 +355,7 @@ def _expected_j(expected: Expected | None, time_s: float) -> float:
     return math.nan if expected is None or expected.is_replayed else expected.power_w * time_s
 
 
-def _range_share(ranges: Ranges, design: Equations, fit: _Fit, busy: BusyTime, origin_ns: int) -> Share:
+def _range_share(ranges: Ranges, design: Equations, fit: _Fit, busy: ExposureMatrix, origin_ns: int) -> Share:
     """Return what a GPU drew within the ranges of one name."""
     start_s, end_s = ((side - origin_ns) / 1e9 for side in ranges.merged())
     in_kernels_s = busy.within(start_s, end_s)

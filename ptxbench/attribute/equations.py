@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ptxbench.attribute.busy import BusyTime
+from ptxbench.attribute.exposure import ExposureMatrix
 from ptxbench.sensors.description import Shape
 from ptxbench.sensors.trace import Float64s
 
@@ -177,7 +177,7 @@ class Equations:
 
 def equations_of(
     readings: Readings,
-    busy: BusyTime,
+    busy: ExposureMatrix,
     columns: Sequence[tuple[int, ...]],
     length_s: float,
     response: Response,

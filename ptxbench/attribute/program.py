@@ -22,7 +22,7 @@ from ptxbench.attribute.attribution import NO_KERNEL, Share, attribute
 from ptxbench.attribute.child import run_child
 from ptxbench.attribute.equations import Readings
 from ptxbench.attribute.injector import (
-    MOST_LAUNCHES_VARIABLE,
+    MAX_RATE_VARIABLE,
     ReplayPlan,
     build_injector,
     find_cupti,
@@ -57,7 +57,7 @@ from ptxbench.core.errors import ToolError
 from ptxbench.sensors.trace import KernelWindow
 
 # Launches of a process a second from which on kernels are looked at in turns: seeing one takes 2 us.
-MOST_LAUNCHES_PER_S, ALL_LAUNCHES = 5000.0, 1e9
+MAX_LAUNCH_RATE_PER_S, ALL_LAUNCHES = 5000.0, 1e9
 _NS_PER_S = 1e9
 _NOTHING_REPLAYED = (
     "nothing was launched again: that needs CUPTI, and a process that launches kernels and ends by exit, not"
@@ -139,8 +139,8 @@ def record_program(
     words: Sequence[str],
     *,
     kernels: bool = True,
-    by_events: bool = False,
-    most_launches_per_s: float = MOST_LAUNCHES_PER_S,
+    timer: str = "cupti",
+    max_launch_rate_per_s: float = MAX_LAUNCH_RATE_PER_S,
     replay: bool = False,
     replay_after: int | None = None,
     out: Path | None = None,
@@ -156,8 +156,8 @@ def record_program(
         boards: The GPUs to read; they are released at the end.
         words: The command.
         kernels: Whether kernels are followed; without, the program runs exactly as it would by itself.
-        by_events: Whether they are timed by events around their launches, without CUPTI.
-        most_launches_per_s: Rate of launches in a process from which on kernels are looked at in turns.
+        timer: What times them: "cupti", or "events" around their launches.
+        max_launch_rate_per_s: Rate of launches in a process from which on kernels are looked at in turns.
         replay: Whether each kind of kernel is launched again at the end of its process.
         replay_after: After how many launches of a process, in the place of its end.
         out: The run's folder, empty; None: nothing outlives this process.
@@ -180,8 +180,8 @@ def record_program(
             words,
             folder,
             kernels=kernels,
-            by_events=by_events,
-            most_launches_per_s=most_launches_per_s,
+            timer=timer,
+            max_launch_rate_per_s=max_launch_rate_per_s,
             replay=_replay_plan(boards, replay_after or 0) if replay or replay_after else None,
         )
         idle_ns = clock.now_ns() if idle_s else 0
@@ -385,8 +385,8 @@ def _environment(
     folder: Path,
     *,
     kernels: bool,
-    by_events: bool,
-    most_launches_per_s: float,
+    timer: str,
+    max_launch_rate_per_s: float,
     replay: ReplayPlan | None,
 ) -> tuple[dict[str, str], str]:
     """Return the command's environment, and why kernels cannot be followed, if so."""
@@ -394,14 +394,13 @@ def _environment(
     if not kernels:
         return {**own, FOLDER_VARIABLE: str(folder)}, "kernels were not requested"
     cupti = find_cupti(words[0], max(board.cuda_major for board in boards))
-    leaves_cupti = by_events or other_tool(own) is not None
-    by_events = leaves_cupti or not cupti
+    leaves_cupti = timer == "events" or other_tool(own) is not None
     try:
         library = build_injector()
     except ToolError as error:
         return {**own, FOLDER_VARIABLE: str(folder)}, f"kernels are not known: {error}"
-    own[MOST_LAUNCHES_VARIABLE] = repr(most_launches_per_s)
-    if by_events:
+    own[MAX_RATE_VARIABLE] = repr(max_launch_rate_per_s)
+    if leaves_cupti or not cupti:
         return timed(own, library, folder, forced=leaves_cupti), ""
     environment = injected(own, library, cupti, folder)
     return environment if replay is None else replaying(environment, folder, replay), ""

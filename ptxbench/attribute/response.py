@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import fmin
 
-from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.equations import SETTINGS, Equations, Readings, Response, equations_of
+from ptxbench.attribute.exposure import ExposureMatrix
 from ptxbench.sensors.description import Shape
 from ptxbench.sensors.trace import Float64s
 
 
-def responses(readings: Readings, busy: BusyTime, columns: Sequence[tuple[int, ...]]) -> list[Response]:
+def responses(readings: Readings, busy: ExposureMatrix, columns: Sequence[tuple[int, ...]]) -> list[Response]:
     """Return the response of the sensor that explains the readings best, then some that do as well."""
     few = readings.thinned(max(1, -(-len(readings.at_s) // SETTINGS.search_readings)))
     length_s = float(readings.at_s[-1]) if len(readings.at_s) else 0.0

@@ -197,7 +197,7 @@ def _of_rank(options: _Options, rank: Rank) -> _Options:
 
 def _record(options: _Options, rank: Rank | None) -> RecordedProgram:
     from ptxbench.api.board import open_boards
-    from ptxbench.attribute.program import ALL_LAUNCHES, MOST_LAUNCHES_PER_S, record_program
+    from ptxbench.attribute.program import ALL_LAUNCHES, MAX_LAUNCH_RATE_PER_S, record_program
     from ptxbench.devices.select import named_gpus
 
     # The numbers of `ptxbench gpus`, as everywhere in the command line; not those of CUDA.
@@ -206,9 +206,9 @@ def _record(options: _Options, rank: Rank | None) -> RecordedProgram:
         open_boards(specs),
         options.words,
         kernels=not options.no_kernels,
-        by_events=options.timer == "events",
-        most_launches_per_s=options.max_launch_rate
-        or (ALL_LAUNCHES if options.trace else MOST_LAUNCHES_PER_S),
+        timer=options.timer,
+        max_launch_rate_per_s=options.max_launch_rate
+        or (ALL_LAUNCHES if options.trace else MAX_LAUNCH_RATE_PER_S),
         replay=options.replay,
         replay_after=options.replay_after,
         out=options.out,

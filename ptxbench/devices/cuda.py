@@ -23,7 +23,7 @@ from ptxbench.devices.jit import Jit
 from ptxbench.devices.kernel_timer import KernelTimer, with_stamps
 from ptxbench.devices.launch_buffers import LaunchBuffers
 from ptxbench.devices.placed_buffer import PLACE, PlacedBuffer
-from ptxbench.devices.sequence import STRETCHES, only_run, play
+from ptxbench.devices.sequence import STRETCHES, only_run, run_sequence
 from ptxbench.devices.step_memory import Range, SavedMemory
 from ptxbench.sensors.base import Reader, SourceName
 from ptxbench.sensors.description import SensorDescription
@@ -323,7 +323,9 @@ class CudaGpu:
         before = self.telemetry()
 
         def run() -> tuple[KernelWindow, ...]:
-            timed = play(launches, gaps_s, self._clock, lambda launch: self._launch(launch, *next(prepared)))
+            timed = run_sequence(
+                launches, gaps_s, self._clock, lambda launch: self._launch(launch, *next(prepared))
+            )
             self._clock.sleep_s(launches[-1].after_s)
             return timed
 

@@ -33,7 +33,7 @@ def launch_times_s(lengths: Sequence[int], ends_s: Sequence[float]) -> tuple[flo
     return tuple((end - start) / n for n, start, end in zip(lengths, starts_s, ends_s, strict=False))
 
 
-def play(
+def run_sequence(
     launches: Sequence[Launch], gaps_s: Sequence[float], clock: Clock, start: Callable[[Launch], T]
 ) -> tuple[T, ...]:
     """Launch one after the other, with the waits in between.

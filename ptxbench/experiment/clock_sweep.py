@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from ptxbench.sensors.kernel_run import KernelRun
 
 Say = Callable[[str], None]
 
+_LOG = logging.getLogger(__name__)
 _LOOK_S = 0.2
 _T = TypeVar("_T")
 
@@ -92,15 +94,18 @@ def looking(voltage_mv: Callable[[], float], run: Callable[[], _T]) -> tuple[_T,
         run: What runs.
 
     Returns:
-        What it returned, and the median of the later half of the voltages, mV.
+        What it returned, and the median of the later half of the voltages, mV; NaN where none was read.
     """
     seen_mv: list[float] = []
     over = threading.Event()
 
     def look() -> None:
-        seen_mv.append(voltage_mv())
-        while math.isfinite(seen_mv[-1]) and not over.wait(_LOOK_S):
+        try:
             seen_mv.append(voltage_mv())
+            while math.isfinite(seen_mv[-1]) and not over.wait(_LOOK_S):
+                seen_mv.append(voltage_mv())
+        except Exception as failure:
+            _LOG.warning("the core voltage is not read on: %s: %s", type(failure).__name__, failure)
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -109,7 +114,7 @@ def looking(voltage_mv: Callable[[], float], run: Callable[[], _T]) -> tuple[_T,
     finally:
         over.set()
         thread.join()
-    return found, median(seen_mv[len(seen_mv) // 2 :])
+    return found, median(seen_mv[len(seen_mv) // 2 :] or [math.nan])
 
 
 def _sample(gpu: Gpu, load: Load, source: SourceCheck, clock_mhz: int) -> PowerSample:

@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from ptxbench.api.board import Recording, open_boards
 from ptxbench.attribute.attribution import NO_KERNEL, attribute, grouped
-from ptxbench.attribute.busy import BusyTime
 from ptxbench.attribute.equations import Readings
+from ptxbench.attribute.exposure import ExposureMatrix
 from ptxbench.attribute.launches import (
     Launches,
     LaunchLog,
@@ -144,7 +144,7 @@ def test_many_names_cost_no_more_than_a_few_looks_at_the_readings_each(monkeypat
     name, end_ns = chance.integers(0, names, len(length_ns)), np.cumsum(length_ns)
     lane = np.zeros(len(name), dtype=np.int64)
     ran = Launches(tuple(map(str, range(names))), name, end_ns - length_ns, end_ns, ("",), lane)
-    busy, at_s = BusyTime(ran, 0), np.arange(0.3, length_s, 0.02)
+    busy, at_s = ExposureMatrix(ran, 0), np.arange(0.3, length_s, 0.02)
     shares = (busy.until(at_s) - busy.until(at_s - 0.016)) / 0.016
     values_w = shares @ chance.uniform(200, 600, names) + chance.normal(0, 1, len(at_s))
     energy_j = float(values_w.mean()) * length_s
@@ -159,7 +159,7 @@ def test_many_names_cost_no_more_than_a_few_looks_at_the_readings_each(monkeypat
 
 
 def test_a_pause_is_a_time_in_which_nothing_ran():
-    busy = BusyTime(launches(a=[(10**9, 2 * 10**9), (3 * 10**9, 4 * 10**9)], b=[(0, 3 * 10**8)]), 0)
+    busy = ExposureMatrix(launches(a=[(10**9, 2 * 10**9), (3 * 10**9, 4 * 10**9)], b=[(0, 3 * 10**8)]), 0)
     start_s = np.array([-0.5, -0.5, 0.3, 0.2, 2.0, 2.1, 1.5, 4.0, 3.9])
     end_s = np.array([-0.1, 0.1, 1.0, 0.9, 3.0, 3.1, 1.7, 9.0, 9.0])
     assert busy.is_pause(start_s, end_s).tolist() == [1, 0, 1, 0, 1, 0, 0, 1, 0]
@@ -172,7 +172,7 @@ def test_energy_of_lost_kernels_goes_to_no_kernel():
 
 
 def test_kernels_at_the_same_time_share_it():
-    busy = BusyTime(launches(a=[(0, 4_000_000_000)], b=[(1_000_000_000, 3_000_000_000)]), 0)
+    busy = ExposureMatrix(launches(a=[(0, 4_000_000_000)], b=[(1_000_000_000, 3_000_000_000)]), 0)
     at_s = np.array([0.5, 1.0, 2.0, 3.0, 10.0])
     assert busy.until(at_s)[:, 0] == pytest.approx([0.5, 1.0, 1.5, 2.0, 3.0])
     assert busy.until(at_s)[:, 1] == pytest.approx([0, 0, 0.5, 1.0, 1.0])
@@ -189,9 +189,9 @@ def some_at_once(count):
 
 def test_kernels_in_pieces_give_the_times_of_kernels_in_one(monkeypatch):
     ran, at_s = some_at_once(2000), np.linspace(-1, 12, 500)
-    whole = BusyTime(ran, 0)
+    whole = ExposureMatrix(ran, 0)
     monkeypatch.setattr("ptxbench.attribute.launches.PIECE", 7)
-    pieces = BusyTime(ran, 0)
+    pieces = ExposureMatrix(ran, 0)
     assert pieces.by_name_s == pytest.approx(whole.by_name_s, rel=1e-12)
     assert pieces.until(at_s) == pytest.approx(whole.until(at_s), abs=1e-9)
     # Where some kernel runs, all of the time is some name's.
@@ -201,7 +201,7 @@ def test_kernels_in_pieces_give_the_times_of_kernels_in_one(monkeypatch):
 def test_kernels_back_to_back_take_no_memory_for_the_time_that_they_share():
     edges_ns = np.arange(0, 10**9, 10**5)
     ran = join_launches([(name, edges_ns[i:-1:2], edges_ns[i + 1 :: 2], "") for i, name in enumerate("ab")])
-    busy = BusyTime(ran, 0)
+    busy = ExposureMatrix(ran, 0)
     assert busy._sharing is None
     assert busy.by_name_s == pytest.approx([0.5, 0.5], rel=1e-3)
 
@@ -209,9 +209,9 @@ def test_kernels_back_to_back_take_no_memory_for_the_time_that_they_share():
 @pytest.mark.parametrize(("most", "off_s"), [(1000, 0.05), (100, 0.3)])
 def test_of_too_many_moments_some_are_left_out_but_no_time(monkeypatch, most, off_s):
     ran, at_s = some_at_once(2000), np.linspace(0, 10, 500)
-    whole = BusyTime(ran, 0)
-    monkeypatch.setattr("ptxbench.attribute.busy._MOST_KNOTS", most)
-    thinned = BusyTime(ran, 0)
+    whole = ExposureMatrix(ran, 0)
+    monkeypatch.setattr("ptxbench.attribute.exposure._MOST_KNOTS", most)
+    thinned = ExposureMatrix(ran, 0)
     assert thinned.by_name_s == pytest.approx(whole.by_name_s, rel=1e-12)
     assert thinned.until(np.array([20.0]))[0] == pytest.approx(whole.by_name_s)
     difference_s = np.abs(thinned.until(at_s) - whole.until(at_s))
@@ -265,7 +265,7 @@ def test_the_time_of_kernels_that_were_not_seen_is_within_its_interval(tmp_path)
         (folder / "1-1.txt").write_text("\n".join(said) + "\n")
         (folder / "1-1.bin").write_bytes(np.array(rows, dtype="<u8,<u8,<u4,<u4,<u4,<u4").tobytes())
         log = read_launches(folder)
-        busy = BusyTime(log.by_gpu[""], 0, log.unseen_ns)
+        busy = ExposureMatrix(log.by_gpu[""], 0, log.unseen_ns)
         assert busy.calls.sum() == pytest.approx(calls, rel=1e-4)
         # A range that holds all has all of it.
         assert busy.until(np.array([at_ns / 1e9]))[0] == pytest.approx(busy.by_name_s)
@@ -284,7 +284,7 @@ def test_readings_between_turns_that_saw_the_same_kernels_count():
     weight[begin_s > 118] += 9.5
     ran = Launches(("a", "b"), name, start_ns, start_ns + 98_000, ("",), lane, weight)
     unseen_ns = [(turn * 10**9 + 10**8, turn * 10**9 + 2 * 10**9) for turn in range(0, 120, 2)]
-    busy = BusyTime(ran, 0, unseen_ns)
+    busy = ExposureMatrix(ran, 0, unseen_ns)
     busy.set_columns([(0,), (1,)])
     # Only where the one came behind the other, and at the end, it is not known which ran.
     assert busy.unknown_until(np.array([58.1, 60, 118.1, 120])) == pytest.approx([0, 1.9, 1.9, 3.8])
@@ -303,7 +303,7 @@ def test_a_turn_stands_for_the_times_beside_it_by_their_lengths():
     start_ns = np.array([0, 2, 6], dtype=np.int64) * 10**9
     only, weight = np.zeros(3, dtype=np.int64), np.array([1.0, 5.0, 1.0])
     ran = Launches(("a",), only, start_ns, start_ns + 10**9, ("",), only, weight)
-    busy = BusyTime(ran, 0, [(10**9, 2 * 10**9), (3 * 10**9, 6 * 10**9)])
+    busy = ExposureMatrix(ran, 0, [(10**9, 2 * 10**9), (3 * 10**9, 6 * 10**9)])
     assert busy.by_name_s == pytest.approx([7])
     assert busy.within(np.array([1.0]), np.array([2.0])) == pytest.approx([1])
     assert busy.within(np.array([3.0]), np.array([6.0])) == pytest.approx([3])
@@ -364,8 +364,8 @@ def test_a_time_unseen_is_no_pause(tmp_path):
     ran = launches(a=[(0, 10**8), (3 * 10**8, 4 * 10**8)])
     assert len(busy_spans(ran)) == 2
     assert [(one.start_ns, one.end_ns) for one in busy_spans(ran, [(10**8, 3 * 10**8)])] == [(0, 4 * 10**8)]
-    assert BusyTime(ran, 0).is_pause(np.array([0.15]), np.array([0.25])).all()
-    assert not BusyTime(ran, 0, [(10**8, 3 * 10**8)]).is_pause(np.array([0.15]), np.array([0.25])).any()
+    assert ExposureMatrix(ran, 0).is_pause(np.array([0.15]), np.array([0.25])).all()
+    assert not ExposureMatrix(ran, 0, [(10**8, 3 * 10**8)]).is_pause(np.array([0.15]), np.array([0.25])).any()
 
 
 def test_a_killed_process_that_was_not_looked_at_is_said_to_be_unseen(tmp_path):
@@ -395,7 +395,7 @@ def test_a_program_that_repeats_itself_exactly_keeps_its_intervals():
         ran = Launches(
             tuple(map(str, range(40))), name, *spans_ns, ("",), np.zeros(len(name), dtype=np.int64)
         )
-        busy, length_s = BusyTime(ran, 0), float(end_ns[-1]) / 1e9
+        busy, length_s = ExposureMatrix(ran, 0), float(end_ns[-1]) / 1e9
         at_s = np.arange(0.1, length_s, 0.02)
         power_w = chance.uniform(200, 600, 40)
         shares = (busy.until(at_s) - busy.until(at_s - 0.016)) / 0.016

@@ -171,7 +171,7 @@ def test_another_tool_shares_cupti(plain, tmp_path):
 
 
 def test_kernels_that_come_too_fast_are_seen_in_turns(plain, tmp_path):
-    _, log = play(plain, tmp_path, "fast", PTXBENCH_MOST_LAUNCHES="2000")
+    _, log = play(plain, tmp_path, "fast", PTXBENCH_MAX_LAUNCH_RATE="2000")
     seen = sum(map(len, log.by_gpu.values()))
     assert 0 < seen < 4000
     assert log.unseen_ns
@@ -186,7 +186,7 @@ def test_launches_that_are_not_seen_are_counted(plain, tmp_path):
     # They are five times as fast meanwhile, so that an estimate by time would find a fourth of them.
     # However busy the machine is, they come faster than what is allowed.
     launched = 200_000
-    code, log = play(plain, tmp_path, "many", str(launched), preload=True, PTXBENCH_MOST_LAUNCHES="1000")
+    code, log = play(plain, tmp_path, "many", str(launched), preload=True, PTXBENCH_MAX_LAUNCH_RATE="1000")
     assert code == 3
     assert log.is_counted
     (seen,) = log.by_gpu.values()
@@ -198,7 +198,7 @@ def test_launches_that_are_not_seen_are_counted(plain, tmp_path):
 
 def test_from_the_first_graph_on_all_kernels_are_seen(plain, tmp_path):
     # Switched off and on again, CUPTI gives kernels of a graph the times of the whole graph.
-    code, log = play(plain, tmp_path, "graph", "40000", preload=True, PTXBENCH_MOST_LAUNCHES="2000")
+    code, log = play(plain, tmp_path, "graph", "40000", preload=True, PTXBENCH_MAX_LAUNCH_RATE="2000")
     assert code == 3
     (seen,) = log.by_gpu.values()
     is_behind = seen.name == seen.names.index("behind")
@@ -209,7 +209,7 @@ def test_from_the_first_graph_on_all_kernels_are_seen(plain, tmp_path):
 
 
 def test_graphs_that_come_fast_are_seen_as_a_whole_and_their_kernels_are_known(plain, tmp_path):
-    _, log = play(plain, tmp_path, "graphs", PTXBENCH_MOST_LAUNCHES="200")
+    _, log = play(plain, tmp_path, "graphs", PTXBENCH_MAX_LAUNCH_RATE="200")
     (seen,) = log.by_gpu.values()
     assert set(seen.names) == {"(CUDA graph 1, 5 kernels)", "(CUDA graph 2, 8 kernels)"}
     for kernels, name in zip((5, 8), sorted(seen.names), strict=True):
@@ -224,7 +224,7 @@ def test_graphs_that_come_fast_are_seen_as_a_whole_and_their_kernels_are_known(p
 
 
 def test_graphs_are_seen_kernel_by_kernel_where_all_are_asked_for(plain, tmp_path):
-    _, log = play(plain, tmp_path, "graphs", PTXBENCH_MOST_LAUNCHES="1e9")
+    _, log = play(plain, tmp_path, "graphs", PTXBENCH_MAX_LAUNCH_RATE="1e9")
     (seen,) = log.by_gpu.values()
     assert (set(seen.names), log.graphs) == ({"large", "small"}, {})
 

@@ -236,7 +236,7 @@ def test_what_is_set_for_another_ptxbench_is_not_passed_on(boards, capfd, monkey
     ours = str(tmp_path / "ptxbench" / "injector-0123456789abcdef.so")
     for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "LD_PRELOAD"):
         monkeypatch.setenv(name, ours)
-    for name in ("MOST_LAUNCHES", "BY_EVENTS", "CUPTI", "LAUNCHES"):
+    for name in ("MAX_LAUNCH_RATE", "TIMER_EVENTS", "CUPTI", "LAUNCHES"):
         monkeypatch.setenv(f"PTXBENCH_{name}", "5")
     assert run(["run", "--no-kernels", "--", "env"]) == 0
     out = capfd.readouterr().out
@@ -255,7 +255,7 @@ def test_kernels_are_looked_at_in_turns_unless_a_trace_wants_all(
     monkeypatch.setattr(program, "find_cupti", lambda *_: (tmp_path / "libcupti.so.13",))
     monkeypatch.setattr(program, "build_injector", lambda: tmp_path / "injector-0123456789abcdef.so")
     assert run(["run", *words, "--", "env"]) == 0
-    assert f"PTXBENCH_MOST_LAUNCHES={most}\n" in capfd.readouterr().out
+    assert f"PTXBENCH_MAX_LAUNCH_RATE={most}\n" in capfd.readouterr().out
 
 
 @INJECTS
@@ -267,7 +267,7 @@ def test_cupti_is_left_to_a_tool_that_is_injected_already(boards, capfd, monkeyp
     assert run(["run", "--", "env"]) == 0
     captured = capfd.readouterr()
     assert "CUDA_INJECTION64_PATH=/opt/tool.so\n" in captured.out
-    assert "PTXBENCH_BY_EVENTS=1\n" in captured.out
+    assert "PTXBENCH_TIMER_EVENTS=1\n" in captured.out
     assert "/opt/tool.so: CUPTI is left to it" in captured.err
 
 

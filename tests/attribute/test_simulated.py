@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxbench.attribute.attribution import NO_KERNEL
-from ptxbench.attribute.busy import BusyTime
+from ptxbench.attribute.exposure import ExposureMatrix
 from ptxbench.attribute.launches import LaunchLog, join_launches
 from ptxbench.attribute.program import energy_of
 from ptxbench.attribute.recorded import BoardFacts, RecordedProgram, keep, program_manifest
@@ -74,7 +74,7 @@ def truth_j(recorded, gpu):
     (launches,) = recorded.log.by_gpu.values()
     edges_ns = np.unique(np.concatenate((launches.start_ns, launches.end_ns)))
     whole_j = np.diff([gpu._physics.energy_j(int(at_ns)) for at_ns in edges_ns])
-    busy = BusyTime(launches, 0)
+    busy = ExposureMatrix(launches, 0)
     shares = np.diff(busy.until(edges_ns / 1e9), axis=0) / np.diff(edges_ns / 1e9)[:, None]
     hidden_w = np.array([kernel_power_w(name, gpu._seed, gpu._profile) for name in launches.names])
     weights = shares * (gpu._profile.board.static_w + hidden_w)

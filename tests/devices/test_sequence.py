@@ -12,7 +12,7 @@ from ptxbench.core.clock import VirtualClock
 from ptxbench.core.errors import LaunchError
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.devices.loop_buffers import LoopBuffers
-from ptxbench.devices.sequence import play
+from ptxbench.devices.sequence import run_sequence
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.sensors.base import SourceName
@@ -92,7 +92,7 @@ def test_throttled_launch_is_told_from_the_others():
 @pytest.mark.parametrize(("launches", "gaps"), [(0, 0), (2, 0), (2, 2), (1, 1)])
 def test_gaps_that_do_not_fit_are_refused(launches, gaps):
     with pytest.raises(ValueError, match="gaps"):
-        play([launch()] * launches, [0.1] * gaps, VirtualClock(), lambda _: None)
+        run_sequence([launch()] * launches, [0.1] * gaps, VirtualClock(), lambda _: None)
 
 
 class Driver:

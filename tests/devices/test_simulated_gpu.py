@@ -16,9 +16,9 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.devices.sequence import only_run
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.ground_truth import instruction_energy_pj, loop_energy_pj
 from ptxbench.devices.simulated.load import H200, find_profile, profile_names
 from ptxbench.devices.simulated.profile import Profile, SensorSpec
-from ptxbench.devices.simulated.truth import instruction_energy_pj, loop_energy_pj
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import find_loop
 from ptxbench.sass.program import Loop, SassKernel

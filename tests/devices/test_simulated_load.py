@@ -10,9 +10,9 @@ import pytest
 
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
+from ptxbench.devices.simulated.ground_truth import opcode_energy_pj
 from ptxbench.devices.simulated.load import H200, find_board, find_profile, profile_names, read_profile
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.storage.codec import type_hints
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "simulate.md"

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.core.errors import InputError
+from ptxbench.devices.simulated.ground_truth import instruction_energy_pj, loop_energy_pj, opcode_energy_pj
 from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.devices.simulated.timing import Grid, iteration_cycles, plan_phases, resident_blocks
-from ptxbench.devices.simulated.truth import instruction_energy_pj, loop_energy_pj, opcode_energy_pj
 from ptxbench.sass.program import Loop, SassInstruction
 
 A100 = find_profile("a100")

@@ -13,8 +13,8 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated import SimulatedGpu
 from ptxbench.devices.simulated.governor import dynamic_factor
+from ptxbench.devices.simulated.ground_truth import opcode_energy_pj
 from ptxbench.devices.simulated.load import find_board
-from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.experiment.calibrate import calibrate
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run

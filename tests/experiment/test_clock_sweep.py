@@ -1,18 +1,20 @@
 """A sweep over clocks on the simulated GPU finds the hidden ridge and leaves no setting."""
 
 import json
+import math
+import time
 from dataclasses import replace
 
 import pytest
 from fakes.nvml import FakeDevice, FakeNvml
 
 from ptxbench.cli.main import run
-from ptxbench.core.errors import InputError, LaunchError
+from ptxbench.core.errors import GpuError, InputError, LaunchError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.settings import applied
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
-from ptxbench.experiment.clock_sweep import sweep_clocks
+from ptxbench.experiment.clock_sweep import looking, sweep_clocks
 from ptxbench.experiment.load import prepare_load
 from ptxbench.model.clocks.ridge import fit_ridge
 from ptxbench.sensors.nvml import SettableDevice
@@ -42,6 +44,22 @@ def test_the_hidden_ridge_comes_back_within_a_step_and_the_clock_is_restored(rid
     assert found.voltage_ridge_mhz == pytest.approx(ridge_mhz, abs=61)
     assert {round(sample.clock_mhz) for sample in samples} >= {345, 1980}
     assert gpu.settable.settings() == before
+
+
+@pytest.mark.parametrize(("readings", "seen_mv"), [([], math.nan), ([800.0], 800.0)])
+def test_a_voltage_that_can_no_longer_be_read_ends_no_run_and_is_said(readings, seen_mv, caplog, monkeypatch):
+    monkeypatch.setattr("ptxbench.experiment.clock_sweep._LOOK_S", 0)
+    left = list(readings)
+
+    def voltage_mv():
+        if left:
+            return left.pop()
+        raise GpuError("the driver was unloaded")
+
+    found, mean_mv = looking(voltage_mv, lambda: time.sleep(0.05) or 7)
+    assert found == 7
+    assert mean_mv == pytest.approx(seen_mv, nan_ok=True)
+    assert "not read on: GpuError: the driver was unloaded" in caplog.text
 
 
 def test_clocks_that_are_locked_are_those_that_the_load_runs_at_and_the_lock_ends():

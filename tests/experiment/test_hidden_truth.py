@@ -12,8 +12,8 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.ground_truth import instruction_energy_pj
 from ptxbench.devices.simulated.load import H200, find_profile
-from ptxbench.devices.simulated.truth import instruction_energy_pj
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
 from ptxbench.sass.listing import parse_listing

@@ -14,8 +14,8 @@ from ptxbench.cli.report import command
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.ground_truth import opcode_energy_pj
 from ptxbench.devices.simulated.load import H200
-from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
 from ptxbench.model.pass_energy import PassEnergy

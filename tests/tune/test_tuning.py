@@ -13,8 +13,8 @@ from tune.fakes_tune import SMALL, TINY, VARIANT, ComputingGpu, FlatModel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.ground_truth import opcode_energy_pj
 from ptxbench.devices.simulated.load import H200
-from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.tune.check import Correct
 from ptxbench.tune.folder import VARIANTS, TuningFolder, tuning_manifest
 from ptxbench.tune.gemm import Gemm

@@ -21,8 +21,8 @@ from tune.fakes_tune import FlatModel
 from ptxbench.core.errors import InputError, RefusedModuleError, ToolError
 from ptxbench.core.toolchain import tool_path
 from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.devices.simulated.ground_truth import opcode_energy_pj
 from ptxbench.devices.simulated.load import H200
-from ptxbench.devices.simulated.truth import opcode_energy_pj
 from ptxbench.tune.check import Correct
 from ptxbench.tune.evaluate import ranking
 from ptxbench.tune.folder import VARIANTS, TuningFolder, tuning_manifest

@@ -624,7 +624,7 @@ static void *limit_rate(void *limit) {
 
 static void start_limit(void) {
     static double most;
-    const char *text = getenv("PTXBENCH_MOST_LAUNCHES");
+    const char *text = getenv("PTXBENCH_MAX_LAUNCH_RATE");
     most = text ? atof(text) : 0;
     pthread_t thread;
     if (most > 0 && pthread_create(&thread, NULL, limit_rate, &most) == 0) pthread_detach(thread);

@@ -161,7 +161,7 @@ static int is_timing(void) {
         int ready = open_files();
         pthread_mutex_unlock(&state.lock);
         /* A program that brings its own CUPTI, as PyTorch does, has a better clock. */
-        const char *forced = getenv("PTXBENCH_BY_EVENTS");
+        const char *forced = getenv("PTXBENCH_TIMER_EVENTS");
         if (ready && !(forced && *forced) && open_cupti()) InitializeInjection();
         if (!state.is_on) find_driver();
         if (ready && driver.ready) {

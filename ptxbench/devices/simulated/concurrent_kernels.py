@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxbench.core.threads import WARP
+from ptxbench.devices.simulated.ground_truth import counted_energy_pj, counted_pipe_cycles
 from ptxbench.devices.simulated.physics import Phase
 from ptxbench.devices.simulated.profile import Chip, Profile
-from ptxbench.devices.simulated.truth import counted_energy_pj, counted_pipe_cycles
 from ptxbench.devices.simulated.whole_kernel import WAIT_CYCLES, reading_s
 
 _REGISTER_UNIT = 8

@@ -17,7 +17,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.devices.base import Bytes, Launch
-from ptxbench.devices.sequence import launch_times_s, only_run, play, stretches
+from ptxbench.devices.sequence import launch_times_s, only_run, run_sequence, stretches
 from ptxbench.devices.simulated.concurrent_kernels import CountedKernel, plan_round
 from ptxbench.devices.simulated.launch_log import CALL_SCATTER, kernel_power_w, launch_phases
 from ptxbench.devices.simulated.load import H200
@@ -173,7 +173,7 @@ class SimulatedGpu:
         before = self.telemetry()
         clock.start_ticker(sampler.poll, sampler.wait_s)
         try:
-            windows = play(launches, gaps_s, clock, lambda launch: self._launch(launch, plan(launch)))
+            windows = run_sequence(launches, gaps_s, clock, lambda launch: self._launch(launch, plan(launch)))
             after = self.telemetry()
             clock.sleep_s(launches[-1].after_s)
         finally:

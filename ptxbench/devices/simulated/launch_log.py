@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.devices.simulated.chance import hashed_unit
 from ptxbench.devices.simulated.physics import Phase
 from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.rng import hashed_unit
 
 # Hidden powers, of what the board may draw above its static power.
 _LEAST, _MOST = 0.1, 0.75

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxbench.core.errors import InputError
-from ptxbench.devices.simulated.chance import hashed_unit
 from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.rng import hashed_unit
 from ptxbench.storage.codec import Place, decode, encode
 from ptxbench.storage.file_errors import read_text
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ptxbench.core.clock import Clock
-from ptxbench.devices.simulated.chance import hashed_integer, hashed_unit, tick_normal
 from ptxbench.devices.simulated.physics import Physics
 from ptxbench.devices.simulated.profile import SensorSpec
+from ptxbench.devices.simulated.rng import hashed_integer, hashed_unit, tick_normal
 from ptxbench.sensors.base import Reader, Reading, SourceName, Unit
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.sources import source_of

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from ptxbench.core.threads import WARP
+from ptxbench.devices.simulated.ground_truth import issue_cycles, latency_cycles, loop_energy_pj
 from ptxbench.devices.simulated.physics import Phase
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.devices.simulated.truth import issue_cycles, latency_cycles, loop_energy_pj
 from ptxbench.sass.program import Loop
 
 _REGISTER_UNIT = 8

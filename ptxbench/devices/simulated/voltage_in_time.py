@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from ptxbench.devices.simulated.chance import hashed_normal, hashed_unit
 from ptxbench.devices.simulated.profile import ThermalVoltageSteps, TimedVoltageSteps
+from ptxbench.devices.simulated.rng import hashed_normal, hashed_unit
 
 
 class VoltageInTime(Protocol):

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 from ptxbench.core.threads import WARP
 from ptxbench.devices.sequence import stretches
-from ptxbench.devices.simulated.physics import Phase
-from ptxbench.devices.simulated.profile import Chip, Profile
-from ptxbench.devices.simulated.timing import Grid
-from ptxbench.devices.simulated.truth import (
+from ptxbench.devices.simulated.ground_truth import (
     counted_energy_pj,
     counted_global_bytes,
     counted_issue_cycles,
@@ -21,6 +18,9 @@ from ptxbench.devices.simulated.truth import (
     loop_energy_pj,
     without_global,
 )
+from ptxbench.devices.simulated.physics import Phase
+from ptxbench.devices.simulated.profile import Chip, Profile
+from ptxbench.devices.simulated.timing import Grid
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.program import Loop, SassKernel
 

@@ -13,7 +13,7 @@ from ptxbench.cli.main import run
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
-from ptxbench.devices.simulated.truth import opcode_energy_pj
+from ptxbench.devices.simulated.ground_truth import opcode_energy_pj
 from ptxbench.emulator.sass import launch as emulator
 from ptxbench.experiment.roofline.kernel import STREAM, IntensityKernel, build, loop_fault
 from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS

@@ -20,7 +20,7 @@ _MOST_KNOTS = 12 << 20
 _Knots = tuple[Float64s, Float64s]
 
 
-class BusyTime:
+class ExposureMatrix:
     """Busy time by name and moment.
 
     While c kernels run at once, each of them counts 1 / c of the time. So the times of all names and the

@@ -12,8 +12,8 @@ from functools import cache
 from ptxbench.core.condition import Pattern
 from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
-from ptxbench.devices.simulated.chance import hashed_unit
 from ptxbench.devices.simulated.profile import Profile
+from ptxbench.devices.simulated.rng import hashed_unit
 from ptxbench.sass.program import Loop
 
 _GLOBAL = ("LDG", "STG")
