@@ -37,10 +37,12 @@ def read_expectations(row: Fields) -> tuple[Expectation, ...]:
     if not isinstance(overrides, dict):
         raise ValueError("on must be a table of targets")  # noqa: TRY004 (one kind of complaint)
     known = {target.name for target in TARGETS}
+    own = {name for names in overrides for name in names.split()}
     for names, table in overrides.items():
         targets = tuple(names.split())
         if not targets or not set(targets) <= known:
             raise ValueError(f"on {names!r} is no list of targets")
+        targets += tuple(one.name for one in TARGETS if one.like in targets and one.name not in own)
         where = f"on.{names}."
         if not isinstance(table, dict) or not set(table) <= set(_TABLE_KEYS):
             raise ValueError(f"{where} must be a table of {', '.join(_TABLE_KEYS)}")

@@ -113,8 +113,9 @@ def search(patterns: Iterable[str]) -> Selection:
     """Return what each pattern stands for, which may be nothing.
 
     The first of these that fits counts: a whole name; SASS, where the word is in capitals; a synonym; how
-    names begin; how PTX begins; a category, template, type or part of a name; SASS; a piece of a name or of
-    PTX. A pattern with wildcards is compared with each of them as a whole. PTX may have its operands.
+    names begin; how PTX begins; a category, template, type or part of a name; SASS; several parts of a name,
+    in its order; a piece of a name or of PTX. A pattern with wildcards is compared with each of them as a
+    whole. PTX may have its operands.
 
     A whole name needs only the file that holds it, where the whole catalogue takes 0.2 s.
     """
@@ -191,7 +192,7 @@ def _searched(pattern: str) -> Found:
     rows = load_catalogue()
     text = pattern.strip().lower()
     word = text if any(row.category == text for row in rows) else _head(text)
-    steps = [_by_synonym, _by_name, _by_ptx, _by_word, _by_sass, _by_piece]
+    steps = [_by_synonym, _by_name, _by_ptx, _by_word, _by_sass, _by_parts, _by_piece]
     if _head(pattern).isupper():
         steps.insert(0, _by_sass)
     for step in steps if word else ():
@@ -228,6 +229,17 @@ def _by_sass(word: str) -> tuple[_Condition, str]:
     if any(map(fits, (opcode for row in load_catalogue() for opcode in main_opcodes(row)))):
         return lambda row: any(map(fits, main_opcodes(row))), "SASS"
     return lambda row: any(map(fits, opcodes_of(row))), "SASS"
+
+
+def _by_parts(word: str) -> tuple[_Condition, str]:
+    """Find names that leave parts out, such as "mma.f16" or "fma.f32"."""
+    parts = _PARTS.findall(word)
+
+    def fits(row: Instruction) -> bool:
+        left = iter(_PARTS.findall(row.name))
+        return len(parts) > 1 and all(part in left for part in parts)
+
+    return fits, "parts of the name"
 
 
 def _by_piece(word: str) -> tuple[_Condition, str]:

@@ -17,12 +17,14 @@ class Target:
         ptx_version: Lowest PTX ISA version that has the target.
         every_block: Whether every block of a kernel is stamped, or block 0 alone: what stands behind the loop
             changes the moves within it, and the catalogue's counts were taken so.
+        like: Target whose expectations of SASS hold for it, too, unless the catalogue has its own.
     """
 
     name: str
     capability: int
     ptx_version: str
     every_block: bool = False
+    like: str = ""
 
 
 TARGETS = (
@@ -32,6 +34,7 @@ TARGETS = (
     Target("sm_89", 89, "7.8"),
     Target("sm_90a", 90, "8.0", every_block=True),
     Target("sm_100a", 100, "8.6"),
+    Target("sm_103a", 103, "8.8", like="sm_100a"),
     Target("sm_120a", 120, "8.7"),
 )
 

@@ -76,7 +76,7 @@ def _section(file: AuditedFile, most: int | None) -> Section:
     shown = file.verdicts if most is None else file.verdicts[:most]
     lines = [f"sensor of {text}" for text in file.origin] + list(file.notes)
     if len(shown) < len(file.verdicts):
-        lines.append(f"{len(file.verdicts) - len(shown)} more numbers are not shown (`all_rows`)")
+        lines.append(f"{len(file.verdicts) - len(shown)} more numbers are not shown: ask for all rows")
     return Section(file.path, tuple(lines), COLUMNS, tuple(map(cells, shown)))
 
 

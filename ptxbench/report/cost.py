@@ -264,7 +264,9 @@ def _not_in(tables: Sequence[Atlas], names: frozenset[str], found: Found) -> str
         return nothing_fits(found.pattern, names)
     where = ", ".join(table.name for table in tables)
     what = found.rows[0].name if len(found.rows) == 1 else f"any of its {len(found.rows)} instructions"
-    return f"no table has {what} ({where}), for {found.pattern!r}; ptxbench table measures it"
+    targets = sorted({target for row in found.rows for target in row.targets})
+    on = f" on {' or '.join(targets)}" if targets else ""
+    return f"no table has {what} ({where}), for {found.pattern!r}; ptxbench table measures it{on}"
 
 
 _NUMBER = Kind.NUMBER

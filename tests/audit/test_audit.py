@@ -316,10 +316,15 @@ def test_rows_of_several_gpus_without_a_column_for_them_are_told_apart(tmp_path)
         for gpu in range(4)
     ]
     (tmp_path / "n.csv").write_text("\n".join(lines[:-1]) + "\n")
-    (found,) = audit([tmp_path / "n.csv"], AuditOptions(gpu_name="H100"))
-    means = [one.claim.value for one in found.verdicts if one.claim.label.endswith("mean power")]
-    assert means == [100, 200, 300, 400]
-    assert any("4 rows at a time" in note for note in found.notes)
+    named = [f"{line}, {number % 4}" for number, line in enumerate(lines[1:])]
+    (tmp_path / "named.csv").write_text("\n".join([lines[0] + ", index", *named]) + "\n")
+    found = audit([tmp_path / "n.csv", tmp_path / "named.csv"], AuditOptions(gpu_name="H100"))
+    for one in found:
+        labels = (verdict.claim for verdict in one.verdicts)
+        assert [claim.value for claim in labels if claim.label.endswith("mean power")] == [100, 200, 300, 400]
+    assert any("4 rows at a time" in note for note in found[0].notes)
+    # Where a column tells them apart and all are read, nothing needs to be said.
+    assert found[1].notes == ("the times name no zone and are taken for UTC",)
 
 
 @pytest.mark.hostile

@@ -111,6 +111,10 @@ def test_a_word_in_capitals_is_sass_first():
             "category",
         ),
         ("level", [row.name for row in load_catalogue() if row.family == "level"], "template"),
+        ("fma.f32", like("fma.r?.f32*", "fma.r?.*.f32"), "parts of the name"),
+        ("atom.add.f64", like("atom.*.add.f64", "atom.*.add.f64:*"), "parts of the name"),
+        ("fmaf", like("fma.*f32*"), "names fma.*.f32*"),
+        ("__syncthreads", like("bar.sync", "barrier.sync*"), "names bar.sync barrier.sync*"),
         ("k16.f32", like("*k16.f32*"), "a piece of the name or PTX"),
     ],
 )

@@ -215,7 +215,18 @@ def test_products_of_blackwell_hold_their_copies():
     assert absent.verdict == "absent"
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_a_target_like_another_has_its_rows_and_differs_where_the_catalogue_says_so():
+    ultra = find_target("sm_103a")
+    names = ("tcgen05.mma.m128n64k16.f32.f16.f16", "ex2.approx.f16x2", "tcgen05.mma.m128n64k32.s32.s8.s8")
+    rows = verify_instructions(map(find_instruction, names), [ultra], [OptLevel.O3])
+    like, other, lacking = ({row.instruction: row for row in rows}[name] for name in names)
+    assert not any(map(_is_surprise, rows))
+    assert "UTCHMMA" in like.sass
+    assert "MUFU.EX2.F16x2" in other.sass
+    assert lacking.verdict == "absent"
+
+
+@pytest.mark.parametrize("target", [one for one in TARGETS if not one.like], ids=lambda target: target.name)
 def test_no_target_refuses_a_row_that_the_catalogue_does_not_give_up(target):
     """The starters, and of Table I another slice for each target; PTXBENCH_TEST_ALL=1 takes all of it."""
     published = [row for row in load_catalogue() if row.paper and row not in STARTER_ROWS]

@@ -92,7 +92,8 @@ def read_log(path: Path, mapping: Mapping | None) -> Contents:
     name = names[0] if len(names) == 1 else ""
     for label in labels or (None,):
         series, found = read_nvml(path, mapping, label)
-        notes |= dict.fromkeys(found)
+        # Each board is read: which one this is stands in its numbers.
+        notes |= dict.fromkeys(found if label is None else found[:-1])
         rows = _rows_at_once(series[0].time_ns) if label is None else 1
         if rows > 1:
             text = f"it has {rows} rows at a time and no column of the GPU: they are taken for {rows} GPUs"
