@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ptxbench.analysis.clock_dips import Dips
-from ptxbench.analysis.drift_fit import Fit, Looks, fit_levels, stretches
+from ptxbench.analysis.drift_fit import Fit, Observations, fit_levels, stretches
 from ptxbench.analysis.hmm import Bools, Floats, LevelPrior
 from ptxbench.analysis.large_steps import Lowering, large_steps, lowerings
 from ptxbench.analysis.level_covariance import LevelCovariance, level_covariance
@@ -135,12 +135,12 @@ def find_lowered(
     unfed_w = unfed_share * static.power_w
     if not _can_tell(trials, unfed_w):
         return {}
-    looks = _looks(trials, static, unfed_w, frozenset(), prior)
+    observed = _observations(trials, static, unfed_w, frozenset(), prior)
     # From the first sparse product on, if only timed, all of the process is at one upper level.
     sparse_ns = min((r.start_ns for r in records if is_sparse(r.instruction)), default=math.inf)
     since = np.array([r.start_ns >= sparse_ns for r in trials])
-    apart = np.where(since, np.cumsum(since) == 1, looks.apart)
-    above = large_steps(looks.log_power, looks.kernel, looks.counts, apart)
+    apart = np.where(since, np.cumsum(since) == 1, observed.after_pause)
+    above = large_steps(observed.log_power, observed.kernel, observed.informative, apart)
     # A trial at the power limit draws more, too, at the clock that it has.
     return lowerings(known, _as_before(known, trials, above), unfed_w) if above.any() else {}
 
@@ -183,17 +183,17 @@ def find_drift(
     unknown = replace(none, unsure=frozenset(dipped), misfits=frozenset(dipped)) if dipped else none
     if not _can_tell(trials, unfed_w):
         return unknown
-    looks = _looks([_lower(r, lowered) for r in trials], static, unfed_w, dipped, prior)
-    if np.count_nonzero(looks.counts) < _FEWEST:
+    observed = _observations([_lower(r, lowered) for r in trials], static, unfed_w, dipped, prior)
+    if np.count_nonzero(observed.informative) < _FEWEST:
         return unknown
     levels = None if near is None else np.array([_known_level(near, r) for r in trials])
-    found = fit_levels(looks, levels, step=step)
+    found = fit_levels(observed, levels, step=step)
     if found is None:
         return replace(none, off_by_dip=dict.fromkeys(OptLevel, 0.0)) if dipped else none
     others = found.levels.others
-    wrong = looks.counts & (found.levels.wrong > _WRONG)
+    wrong = observed.informative & (found.levels.wrong > _WRONG)
     unsure = (found.levels.others_error > _UNSURE) | wrong
-    telling = others[looks.counts & ~unsure]
+    telling = others[observed.informative & ~unsure]
     if not len(telling):
         return unknown
     return Drift(
@@ -204,7 +204,7 @@ def find_drift(
         unsure=_ids(trials, unsure),
         misfits=_ids(trials, wrong),
         level_error=error_of_series(telling),
-        covariance=_covariance(trials, looks, found, unsure),
+        covariance=_covariance(trials, observed, found, unsure),
         noise=found.noise,
         static=static,
         off_by_dip=found.dips.excess,
@@ -250,13 +250,13 @@ def _by_id(trials: Sequence[TrialRecord], values: Floats) -> dict[str, float]:
     return {trial.trial_id: float(value) for trial, value in zip(trials, values, strict=True)}
 
 
-def _looks(
+def _observations(
     trials: Sequence[TrialRecord],
     static: StaticPower,
     unfed_w: float,
     dipped: Collection[str],
     prior: LevelPrior,
-) -> Looks:
+) -> Observations:
     power_w = np.array([r.steady_power_w for r in trials])
     _, kernel = np.unique([kernel_of(r) for r in trials], return_inverse=True)
     warmer_c = np.nan_to_num(np.array([r.temperature_c for r in trials]) - static.temperature_c)
@@ -266,7 +266,7 @@ def _looks(
     fed_w = np.maximum(power_w - unfed_w - shift_w - slope * warmer_c, 0.1 * power_w)
     began_s = np.array([r.start_ns for r in trials]) / 1e9
     ended_s = np.array([r.end_ns for r in trials]) / 1e9
-    return Looks(
+    return Observations(
         np.log(fed_w),
         power_w / fed_w,
         kernel,
@@ -278,15 +278,17 @@ def _looks(
     )
 
 
-def _covariance(trials: Sequence[TrialRecord], looks: Looks, fit: Fit, unsure: Bools) -> LevelCovariance:
+def _covariance(
+    trials: Sequence[TrialRecord], observed: Observations, fit: Fit, unsure: Bools
+) -> LevelCovariance:
     """Return the covariance of the levels of the kernels whose levels are known."""
     sure = np.flatnonzero(~unsure)
     mean = fit.levels.mean[sure]
-    apart = np.diff(np.cumsum(looks.apart)[sure], prepend=0).astype(bool)
+    apart = np.diff(np.cumsum(observed.after_pause)[sure], prepend=0).astype(bool)
     return level_covariance(
         [kernel_of(trials[int(n)]) for n in sure],
         stretches(mean, apart),
-        looks.counts[sure],
-        fit.noise * float(looks.scale[sure].mean()),
+        observed.informative[sure],
+        fit.noise * float(observed.power_ratio[sure].mean()),
         float(mean.std()) + fit.noise,
     )

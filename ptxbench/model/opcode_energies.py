@@ -141,7 +141,7 @@ class OpcodeEnergies:
 
     def _energy(self, opcode: str, activity: float) -> OpcodeEnergy:
         rule, sources = self._stand_ins(opcode)
-        energy_pj = self._foretold(opcode, rule, sources, activity)
+        energy_pj = self._predicted(opcode, rule, sources, activity)
         if rule in (Rule.ROW, Rule.TOGETHER, Rule.MEASURED, Rule.WEAK):
             return OpcodeEnergy(energy_pj, self._error_pj(opcode, activity), rule, "")
         return OpcodeEnergy(energy_pj, self.fill_errors[rule] * energy_pj, rule, first_of(sources, 3))
@@ -159,8 +159,8 @@ class OpcodeEnergies:
             others = [other for other in self._sure if other != opcode]
             for rule, sources in _candidates(opcode, others):
                 if sources:
-                    foretold_pj = self._foretold(opcode, rule, sources, 1.0)
-                    off[rule].append(abs(foretold_pj / self.random[opcode].energy_pj - 1))
+                    predicted_pj = self._predicted(opcode, rule, sources, 1.0)
+                    off[rule].append(abs(predicted_pj / self.random[opcode].energy_pj - 1))
         return {
             rule: _two_thirds(seen) if len(seen) >= _MIN_SEEN else _UNKNOWN_FILL for rule, seen in off.items()
         }
@@ -243,7 +243,7 @@ class OpcodeEnergies:
             return (Rule.MEASURED if opcode in self._sure else Rule.WEAK), [opcode]
         return _stand_ins_among(opcode, tuple(self._sure))
 
-    def _foretold(self, opcode: str, rule: Rule, sources: Sequence[str], activity: float) -> float:
+    def _predicted(self, opcode: str, rule: Rule, sources: Sequence[str], activity: float) -> float:
         """Return what stand-ins say of an opcode."""
         energies_pj = [self._at(source, activity) for source in sources]
         if rule is Rule.SCALED:

@@ -109,7 +109,7 @@ def wasting(folder, costs, counted_all=True):
     return validate_model(made.write(), OPCODE_ENERGIES)
 
 
-def test_requests_beyond_whole_lines_are_a_term_where_they_foretell_kernels_left_out(tmp_path):
+def test_requests_beyond_whole_lines_are_a_term_where_they_predict_kernels_left_out(tmp_path):
     found = wasting(tmp_path / "s", costs=1)
     (one,) = found.terms.accesses_pj
     assert one.access is Access.L2_REQUEST
@@ -131,7 +131,7 @@ def test_a_counter_that_says_nothing_is_no_term(tmp_path):
     assert validate_model(made.write(), OPCODE_ENERGIES).terms.accesses_pj == ()
 
 
-def test_a_kernel_that_alone_tells_of_a_term_is_not_among_those_that_are_foretold(tmp_path):
+def test_a_kernel_that_alone_tells_of_a_term_is_not_among_those_that_are_predicted(tmp_path):
     """What an access costs would be extrapolated from next to nothing in the others."""
     made = MadeUpSession(tmp_path / "s")
     for n in range(8):

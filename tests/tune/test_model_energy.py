@@ -74,7 +74,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_energies_are_foretold_and_ranked(table: Path) -> None:
+def test_energies_are_predicted_and_ranked(table: Path) -> None:
     gpu = SimulatedGpu(seed=3)
     problem = Problem(DType.F32, 1024, 1024, 1024)
     runner = VariantRunner(gpu, Gemm(problem), TrialOptions(window_s=0.5), open_model(table, gpu.info))
