@@ -95,7 +95,7 @@ def stored(reference: StoredReference, written: Array) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Right:
-    """What is right of an array, in float64.
+    """What is right of an array, in float64 or complex128.
 
     Attributes:
         exact: Each element.
@@ -126,17 +126,17 @@ class Tolerance:
         return Right(exact, atol + rtol * np.abs(exact))
 
 
-def fault(array: Array, result: Floats, right: Right) -> str:
-    """Return what is wrong with a result, "" where nothing is."""
+def fault(name: str, result: Floats, right: Right) -> str:
+    """Return what is wrong with a result, which may be complex; "" where nothing is."""
     off = result - right.exact
-    wrong = ~(np.abs(off, out=off) <= right.allowed)  # NaN, too
+    wrong = ~(np.abs(off, out=off.real) <= right.allowed)  # NaN, too
     if not wrong.any():
         return ""
     index = tuple(int(axis[0]) for axis in np.nonzero(wrong))
     at = ", ".join(map(str, index))
     return (
-        f"{int(wrong.sum())} of {wrong.size} results are wrong, first {array.name}[{at}] = "
-        f"{float(result[index]):.6g} where {float(right.exact[index]):.6g} is right"
+        f"{int(wrong.sum())} of {wrong.size} results are wrong, first {name}[{at}] = {result[index]:.6g}"
+        f" where {right.exact[index]:.6g} is right"
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.devices.base import Bytes, Gpu
+from ptxbench.tune.arrays import Right, fault
 from ptxbench.tune.kernel import KINDS, RESULTS, Kernel, operand_matrices
 from ptxbench.tune.variant import PLAIN, Form, Op, Problem, Variant
 
@@ -20,7 +21,6 @@ _ROUNDINGS = 2.0
 _BLOCKS = 2
 _MORE_STRIPES = 3
 
-Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.float64] | npt.NDArray[np.complex128]
 
 
@@ -39,14 +39,12 @@ class _Case:
     Attributes:
         problem: Its sizes.
         inputs: A, B and, for an update, C.
-        exact: What is right, in float64 or complex128, shape (m, n).
-        allowed: How far off each element may be, shape (m, n).
+        right: What is right, shape (m, n).
     """
 
     problem: Problem
     inputs: tuple[Bytes, ...]
-    exact: Numbers
-    allowed: Floats
+    right: Right
 
 
 @dataclass
@@ -74,16 +72,9 @@ class Checker:
         output = gpu.compute(kernel.launch(case.problem, case.inputs))
         if output is None:
             return Correct.UNCHECKED, ""
-        result = output.view(RESULTS[case.problem.dtype]).reshape(case.exact.shape)
-        off = np.abs(result - case.exact)
-        wrong = ~(off <= case.allowed)  # NaN, too
-        if not wrong.any():
-            return Correct.YES, ""
-        row, column = (int(index[0]) for index in np.nonzero(wrong))
-        return Correct.NO, (
-            f"{int(wrong.sum())} of {wrong.size} results are wrong, first C[{row}, {column}] = "
-            f"{result[row, column]:.6g} where {case.exact[row, column]:.6g} is right"
-        )
+        result = output.view(RESULTS[case.problem.dtype]).reshape(case.right.exact.shape)
+        why = fault("C", result, case.right)
+        return (Correct.NO, why) if why else (Correct.YES, "")
 
     def _case(self, problem: Problem) -> _Case:
         if problem not in self._cases:
@@ -144,4 +135,5 @@ def _make_case(problem: Problem, seed: int) -> _Case:
     if problem.beta:
         size = size + abs(problem.beta) * np.abs(_source(problem, inputs))
     terms = problem.k * problem.dtype.parts
-    return _Case(problem, inputs, product_of(problem, inputs), _ROUNDINGS * terms * epsilon * size)
+    right = Right(product_of(problem, inputs), _ROUNDINGS * terms * epsilon * size)
+    return _Case(problem, inputs, right)

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from statistics import fmean, median, median_high, median_low, stdev
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ptxbench.core.status import Status
 from ptxbench.energy.gate.comparison import Comparison, joined
-from ptxbench.tune.repeats import Measured, together
 
 if TYPE_CHECKING:
     from ptxbench.experiment.settled_run import KernelPower
@@ -84,25 +84,28 @@ class PowerOutcome:
         return "capped" if self.settled is Settled.YES else "capped, untested"
 
     @property
-    def measured(self) -> Measured:
-        """Its energy and time as they were measured."""
-        return Measured(self.energy_j, getattr(self, self._TIME), self.power_error_w)
+    def error_j(self) -> float:
+        """Standard error of its energy, J."""
+        return self.power_error_w * float(getattr(self, self._TIME))
 
     def repeated(self, before: Sequence[Self]) -> Self:
-        """Return this measurement together with those of the same thing before it."""
+        """Return it as one with those before it: their median, with the error that their scatter shows."""
         every = (*before, self)
-        one = together([trial.measured for trial in every])
+        energies_j = tuple(one.energy_j for one in every)
+        middle = (median_low(energies_j), median_high(energies_j))
+        time_s = fmean(getattr(one, self._TIME) for one in every if one.energy_j in middle)
+        error_j = max(fmean(one.error_j for one in every), stdev(energies_j)) / math.sqrt(len(every))
         times: dict[str, Any] = {
-            self._TIME: one.time_s,
-            self._WALL: sum(getattr(trial, self._WALL) for trial in every),
+            self._TIME: time_s,
+            self._WALL: sum(getattr(one, self._WALL) for one in every),
         }
         return replace(
             self,
-            power_w=one.power_w,
-            power_error_w=one.power_error_w,
-            energy_j=one.energy_j,
-            energies_j=tuple(trial.energy_j for trial in every),
-            compared=joined([trial.compared for trial in every if trial.compared]),
+            power_w=median(energies_j) / time_s,
+            power_error_w=error_j / time_s,
+            energy_j=median(energies_j),
+            energies_j=energies_j,
+            compared=joined([one.compared for one in every if one.compared]),
             **times,
         )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from statistics import fmean, median, median_high, median_low, stdev
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import TypeVar
+
+from ptxbench.tune.outcome import PowerOutcome
 
 # So many of a ranking are measured again, and as many more as come to stand there by that, so often.
 FIRST, ROUNDS = 5, 3
@@ -14,59 +15,10 @@ FIRST, ROUNDS = 5, 3
 _CHANCE, _ALIKE = 3.0, 0.01
 _MOST = 3
 
-
-@dataclass(frozen=True)
-class Measured:
-    """One measurement of a variant.
-
-    Attributes:
-        energy_j: Energy of a launch.
-        time_s: Time of a launch while power was read.
-        power_error_w: Standard error of the power.
-    """
-
-    energy_j: float
-    time_s: float
-    power_error_w: float
-
-    @property
-    def power_w(self) -> float:
-        """Its power."""
-        return self.energy_j / self.time_s
-
-    @property
-    def error_j(self) -> float:
-        """Standard error of its energy."""
-        return self.power_error_w * self.time_s
+R = TypeVar("R", bound=PowerOutcome)
 
 
-def together(repeats: Sequence[Measured]) -> Measured:
-    """Return two or more measurements as one: the median energy, with the error that their scatter shows."""
-    energies_j = [one.energy_j for one in repeats]
-    middle = (median_low(energies_j), median_high(energies_j))
-    time_s = fmean(one.time_s for one in repeats if one.energy_j in middle)
-    error_j = max(fmean(one.error_j for one in repeats), stdev(energies_j)) / math.sqrt(len(repeats))
-    return Measured(median(energies_j), time_s, error_j / time_s)
-
-
-class Repeatable(Protocol):
-    """What was measured once."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether its figures count."""
-        ...
-
-    @property
-    def measured(self) -> Measured:
-        """Its energy and time."""
-        ...
-
-
-R = TypeVar("R", bound=Repeatable)
-
-
-def repeat_measurement(first: R, measure: Callable[[int], R]) -> tuple[list[R], R | None]:
+def repeat_measurement(first: R, measure: Callable[[int], R]) -> R:
     """Measure something again; a third decides where the second contradicts the first, or failed.
 
     Args:
@@ -74,24 +26,23 @@ def repeat_measurement(first: R, measure: Callable[[int], R]) -> tuple[list[R], 
         measure: Makes another, given how many were made before.
 
     Returns:
-        Those that count, and the last that does not.
+        Those that count as one, or the last that failed where the first alone counts.
     """
     counted, failed = [first], None
     for number in range(1, _MOST):
-        if _agree([one.measured for one in counted]):
+        if len(counted) > 1 and _agree(*counted[:2]):
             break
         one = measure(number)
         if one.ok:
             counted.append(one)
         else:
             failed = one
-    return counted, failed
+    if failed and len(counted) == 1:
+        return replace(failed, reason=f"measured again: {failed.reason}")
+    return counted[-1].repeated(counted[:-1])
 
 
-def _agree(repeats: Sequence[Measured]) -> bool:
-    if len(repeats) < 2:
-        return False
-    one, other = repeats[0], repeats[1]
+def _agree(one: PowerOutcome, other: PowerOutcome) -> bool:
     chance_j = _CHANCE * math.hypot(one.error_j, other.error_j)
     return abs(one.energy_j - other.energy_j) <= max(chance_j, _ALIKE * other.energy_j)
 

@@ -148,11 +148,8 @@ class Evaluator:
 
     def _again(self, name: str) -> None:
         """Measure a variant that has one energy again, and keep its measurements as one."""
-        counted, failed = repeat_measurement(self.folder.trials[name], self._measured(name))
-        if failed and len(counted) == 1:
-            self.folder.add(replace(failed, reason=f"measured again: {failed.reason}"))
-        else:
-            self.folder.add(self.runner.with_metrics(counted[-1].repeated(counted[:-1])))
+        found = repeat_measurement(self.folder.trials[name], self._measured(name))
+        self.folder.add(self.runner.with_metrics(found) if found.ok else found)
         self._show(len(self.folder.trials), self.budget, name)
 
     def _measured(self, name: str) -> Callable[[int], Trial]:

@@ -286,7 +286,7 @@ class UserKernel:
         exact = self._reference(gpu)
         results = pieces(self._written, output)
         for array in self._written:
-            if why := fault(array, results[array.name], exact[array.name]):
+            if why := fault(array.name, results[array.name], exact[array.name]):
                 return Correct.NO, why
         return Correct.YES, ""
 

@@ -27,7 +27,7 @@ from ptxbench.tune.kernel import Kernel, build_kernel
 from ptxbench.tune.library import Product, measure_library
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.outcome import Settled, TrialStatus
-from ptxbench.tune.repeats import Measured, repeat_measurement, together
+from ptxbench.tune.repeats import repeat_measurement
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import load_spec
 from ptxbench.tune.trial import Trial
@@ -230,9 +230,7 @@ def once(energy_j: float, error_w: float = 0.1, **change: object) -> Trial:
 
 
 def test_two_that_agree_are_their_mean_with_the_error_of_their_scatter() -> None:
-    counted, failed = repeat_measurement(once(1.0), lambda _: once(1.004))
-    assert (len(counted), failed) == (2, None)
-    one = counted[1].repeated(counted[:1])
+    one = repeat_measurement(once(1.0), lambda _: once(1.004))
     assert one.energy_j == pytest.approx(1.002)
     assert one.energies_j == (1.0, 1.004)
     assert one.power_error_w * one.steady_s == pytest.approx(0.002)
@@ -241,25 +239,25 @@ def test_two_that_agree_are_their_mean_with_the_error_of_their_scatter() -> None
 
 def test_two_that_contradict_are_decided_by_a_third() -> None:
     given = iter((once(1.0), once(1.01)))
-    counted, _ = repeat_measurement(once(0.9), lambda _: next(given))
-    assert together([one.measured for one in counted]).energy_j == 1.0
+    assert repeat_measurement(once(0.9), lambda _: next(given)).energies_j == (0.9, 1.0, 1.01)
     # Whose errors allow it, they do not contradict.
-    assert len(repeat_measurement(once(0.9, 50.0), lambda _: once(1.0))[0]) == 2
+    found = repeat_measurement(once(0.9, 50.0), lambda _: once(1.0))
+    assert found.energies_j == (0.9, 1.0)
+    assert found.energy_j == pytest.approx(0.95)
 
 
 def test_one_that_fails_when_it_is_measured_again_is_tried_once_more() -> None:
-    bad = once(math.nan, status=TrialStatus.NOT_SETTLED)
+    bad = once(math.nan, status=TrialStatus.NOT_SETTLED, reason="why")
     given = iter((bad, once(1.0)))
-    counted, failed = repeat_measurement(once(1.0), lambda _: next(given))
-    assert (len(counted), failed) == (2, bad)
-    counted, failed = repeat_measurement(once(1.0), lambda _: bad)
-    assert (len(counted), failed) == (1, bad)
+    assert repeat_measurement(once(1.0), lambda _: next(given)).energies_j == (1.0, 1.0)
+    failed = repeat_measurement(once(1.0), lambda _: bad)
+    assert (failed.status, failed.reason) == (TrialStatus.NOT_SETTLED, "measured again: why")
 
 
 def test_the_error_of_one_measurement_is_not_made_smaller_than_their_scatter_by_repeating() -> None:
-    far = together([Measured(1.0, 1e-3, 0.1), Measured(2.0, 1e-3, 0.1), Measured(3.0, 1e-3, 0.1)])
+    far = once(3.0, 0.1).repeated([once(1.0, 0.1), once(2.0, 0.1)])
     assert far.error_j == pytest.approx(1 / math.sqrt(3))
-    near = together([Measured(1.0, 1e-3, 30.0), Measured(1.0, 1e-3, 30.0)])
+    near = once(1.0, 30.0).repeated([once(1.0, 30.0)])
     assert near.error_j == pytest.approx(0.03 / math.sqrt(2))
 
 

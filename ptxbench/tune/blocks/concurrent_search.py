@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -286,13 +286,9 @@ class ConcurrentRuns:
     def _again(self, name: str) -> None:
         """Make a run that has one energy again, and keep both as one."""
         self._apply(self._variants[name][1])
-        counted, failed = repeat_measurement(
-            self._held[name], lambda _: self._runner.measure(*self._variants[name])
+        self._lines.add(
+            repeat_measurement(self._held[name], lambda _: self._runner.measure(*self._variants[name]))
         )
-        if failed and len(counted) == 1:
-            self._lines.add(replace(failed, reason=f"measured again: {failed.reason}"))
-        else:
-            self._lines.add(counted[-1].repeated(counted[:-1]))
 
     def close(self) -> None:
         """Take all powers out where their source may not be believed, and give the right to write back.
