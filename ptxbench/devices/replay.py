@@ -227,7 +227,7 @@ class ReplayGpu:
             "grid": launch.grid,
             "block": launch.block,
             "iterations": launch.iterations,
-            "pattern": launch.pattern,
+            "operands": launch.pattern,
         }
         if not launch.trial_id.startswith(_SHARED_PREFIX):
             # A shared overhead loop is named after its code, and may come from any module that has it.

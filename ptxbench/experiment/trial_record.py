@@ -19,7 +19,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
-from ptxbench.storage.schema import TrialRecord, trial_axes
+from ptxbench.storage.schema import TrialRecord, axes_of
 
 # So many of an SM's blocks, the last ones, are not counted on: SMs run out of blocks one after the other.
 _LAST_BLOCKS = 3
@@ -129,7 +129,7 @@ def make_failure(
         trial_id=kernel.trial_id(repeat),
         order=order,
         instruction=kernel.instruction,
-        **trial_axes(kernel.condition),
+        **axes_of(kernel.condition),
         role=kernel.role,
         repeat=repeat,
         gpu=board,

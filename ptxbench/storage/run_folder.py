@@ -360,6 +360,6 @@ class RunFolder(MeasuredFolder[TablePart]):
 def _kernel_key(record: TrialRecord) -> tuple[str, ...]:
     """Return what all repeats share that must have run the same machine code."""
     return (
-        *(record.instruction, record.opt_level, record.protocol, record.pattern, record.role),
+        *(record.instruction, record.opt_level, record.protocol, record.operands, record.role),
         *lanes_key(record.lanes),
     )

@@ -167,7 +167,7 @@ def test_repeat_on_other_machine_code_is_refused_over_a_resume_too(new, path):
 
 def test_other_pattern_may_have_its_own_machine_code(new):
     keep(new, 0)
-    new.append(replace(fake.record(1), pattern="zeros", cubin_sha256="0" * 64), fake.trace(1))
+    new.append(replace(fake.record(1), operands="zeros", cubin_sha256="0" * 64), fake.trace(1))
     assert len(new.done) == 2
 
 
