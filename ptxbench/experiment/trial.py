@@ -77,7 +77,7 @@ class Runner:
         if held is not None:
             return held
         launch = kernel.launch(repeat)
-        self.folder.take_in_hand(self._failure(kernel, repeat, _DIED)[0])
+        self.folder.note_in_progress(self._failure(kernel, repeat, _DIED)[0])
         if repeat >= 0:
             self._warm_up(launch, warm_for or kernel.subject)
         try:
@@ -115,7 +115,7 @@ class Runner:
         held = self.folder.record(kernel.trial_id(_CHECK))
         if held is not None:
             return held
-        self.folder.take_in_hand(self._failure(kernel, _CHECK, _DIED)[0])
+        self.folder.note_in_progress(self._failure(kernel, _CHECK, _DIED)[0])
         try:
             computed = expected.computed(self.gpu)
         except LaunchError as error:

@@ -198,25 +198,25 @@ class RunFolder(MeasuredFolder[TablePart]):
         self._partial.require_writer()
         self.kernels.add_all(kernels)
 
-    def take_in_hand(self, record: TrialRecord) -> None:
+    def note_in_progress(self, record: TrialRecord) -> None:
         """Note the trial that is about to run, as the failure that it is if this process dies of it."""
-        self._partial.take_in_hand(record)
+        self._partial.note_in_progress(record)
 
     @classmethod
-    def blame_trial_in_hand(cls, path: Path) -> str:
+    def blame_trial_in_progress(cls, path: Path) -> str:
         """Keep the trial that a process died of as one that failed, so that a resumed run passes it over.
 
         Args:
             path: Folder of a run that no process writes.
 
         Returns:
-            The trial's id, or "" where none was in hand.
+            The trial's id, or "" where none was in progress.
 
         Raises:
             InputError: The folder cannot be read or written.
         """
         folder = cls.open(path)
-        record = folder._partial.in_hand()
+        record = folder._partial.in_progress()
         if record is None or record.trial_id in folder.done:
             return ""
         folder._partial.open(create=False)
