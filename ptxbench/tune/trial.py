@@ -68,7 +68,7 @@ class Trial(PowerOutcome):
         sampled: Whether it was drawn at random beside those that the estimator put first.
         settings: What clocks and power limit were set for it.
         source_key: Hash of the files and flags that its code follows from beside the problem (see
-            `Subject.source_key`).
+            `TunableKernel.source_key`).
         figures: What observers saw, and the user's own metrics, by name.
     """
 

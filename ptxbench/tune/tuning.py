@@ -206,9 +206,14 @@ def tune(
         finally:
             folder.require(runner.source)
             folder.close()
+    return found_in(folder, goal, len(space.candidates))
+
+
+def found_in(folder: TuningFolder, goal: Goal, searched: int) -> Tuned:
+    """Return what the search in a folder found; it had so many candidates."""
     trials, scale = folder.believed()
     best, front = ranked(trials, goal), pareto_front(trials)
-    return Tuned(path, folder.manifest, trials, best, front, len(space.candidates), folder.beside, scale)
+    return Tuned(folder.path, folder.manifest, trials, best, front, searched, folder.beside, scale)
 
 
 def usual_strategy(tuning: Tuning) -> str:
