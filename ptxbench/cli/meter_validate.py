@@ -93,7 +93,7 @@ def _host_log(options: _Options, mapping: Mapping | None) -> HostLog:
 def _draw(result: Validation, folder: Path | None) -> tuple[Path, ...]:
     if folder is None:
         return ()
-    from ptxbench.meter.plots import draw
+    from ptxbench.report.validation_plots import draw
 
     return draw(result, folder)
 
