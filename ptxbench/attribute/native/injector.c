@@ -101,7 +101,7 @@ typedef int (*register_fn)(request_fn, complete_fn);
 enum { KIND_CONCURRENT_KERNEL = 10, KIND_GRAPH = 51, ALIGN = 8, BATCH = 1024, FLUSH_MS = 200 };
 enum { MOST_NESTED = 256, MOST_OPEN = 1024, MOST_NAME = 4096, SLICE_MS = 100 };
 enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
-enum { MOST_OFF_S = 2, MOST_GRAPHS = 1024, MOST_LOOKS = 100 };
+enum { MOST_OFF_S = 2, MOST_GRAPHS = 1024, MOST_LOOKS = 3 };
 #define WHOLE_GRAPH "(a CUDA graph)"
 #define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
@@ -148,9 +148,9 @@ static void (*on_record)(const struct record *, uint32_t);
 /* CUptiResult of the last step of starting; 0 where it was not CUPTI that failed. */
 static int last_code;
 
-/* Graphs that were seen kernel by kernel, how often, and by which launch last. */
+/* Graphs: how often each was seen kernel by kernel, and by which launch last; how often its kernels were looked for. */
 static struct graph {
-    uint32_t id, launches, correlation, said;
+    uint32_t id, launches, correlation, said, looks;
 } graphs[MOST_GRAPHS];
 
 /* Names by their text: CUPTI may give one name at several addresses, and reuse an address. */
@@ -379,8 +379,9 @@ static struct launch launch_of(const struct record *record) {
     } else {
         const struct graph_record *whole = (const struct graph_record *)record;
         one = (struct launch){whole->start_ns, whole->end_ns, 0, whole->device, whole->stream, whole->graph};
-        const struct graph *known = graph_of(whole->graph);
-        if (known && !known->id) state.wants_kernels = 1;
+        struct graph *known = whole->graph ? graph_of(whole->graph) : NULL;
+        if (known) known->id = whole->graph;
+        if (known && !known->launches && known->looks < MOST_LOOKS) state.wants_kernels = 1;
     }
     return one;
 }
@@ -592,6 +593,15 @@ static void look_away(const struct tally *before, double launched, double rate, 
     look_again();
 }
 
+/* Sees graphs kernel by kernel, for those of which no kernel was seen. */
+static void look_for_kernels(void) {
+    pthread_mutex_lock(&state.lock);
+    for (struct graph *one = graphs; one < graphs + MOST_GRAPHS; one++) one->looks += one->id && !one->launches;
+    state.wants_kernels = 0;
+    pthread_mutex_unlock(&state.lock);
+    see_whole_graphs(0);
+}
+
 /* Keeps the rate of what is seen below a limit, slice by slice of time.
  *
  * Kernels that are launched one by one are then seen in turns, until the first graph. Graphs, each of whose
@@ -599,7 +609,7 @@ static void look_away(const struct tally *before, double launched, double rate, 
  * whose kernels are not known. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
-    for (int looks = 0; state.is_on && getpid() == state.pid;) {
+    while (state.is_on && getpid() == state.pid) {
         struct tally before = tally(), after;
         uint64_t begin_ns = now_ns();
         sleep_s(SLICE_MS / 1e3);
@@ -608,9 +618,7 @@ static void *limit_rate(void *limit) {
         /* While another tool wants kernels, none is left out. */
         if (other.kinds || state.is_replaying) continue;
         if (state.has_whole_graphs) {
-            if (!state.wants_kernels || looks >= MOST_LOOKS) continue;
-            looks++;
-            see_whole_graphs(state.wants_kernels = 0);
+            if (state.wants_kernels) look_for_kernels();
         } else if ((double)(after.in_graphs - before.in_graphs) / time_s > most) {
             see_whole_graphs(1);
         } else if (!has_graphs()) {
