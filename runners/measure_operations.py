@@ -7,11 +7,12 @@
     python runners/measure_operations.py --list
 
 Needs PyTorch. Each operation of `ptxbench.catalogue.operations.used_shapes` is called back to back in windows
-by `ptxbench.bench`, on random numbers: 3 s, or 5 s at the power limit, where it must settle. A short one is launched as a CUDA graph of many calls, so that the GPU does not wait for Python. What was measured is
-on the disk before the next begins: the same command goes on. OUT has operations.parquet (a
-table for `ptxbench cost 'gemm 4096x4096x4096 bf16' --table OUT`), its rows as they came (operations.jsonl)
-and manifest.json. What the library cannot do is a row without a number, with the reason. Exit codes: 0 done,
-1 time was over first, 2 bad input, 3 no GPU.
+by `ptxbench.bench`, on random numbers: 3 s, or 5 s at the power limit, where it must settle. A short one is
+launched as a CUDA graph of many calls, so that the GPU does not wait for Python. What was measured is on the
+disk before the next begins: the same command goes on. OUT has operations.parquet (a table for `ptxbench cost
+'gemm 4096x4096x4096 bf16' --table OUT`), its rows as they came (operations.jsonl) and manifest.json. What the
+library cannot do is a row without a number, with the reason. Exit codes: 0 done, 1 time was over first, 2 bad
+input, 3 no GPU.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ from ptxbench.storage.operations_file import (
 from ptxbench.storage.shipped import find_table
 
 JOURNAL = "operations.jsonl"
-# Below the power limit three short windows are enough; at it this has room for three of 4 s, so that the first
-# is as long, and the first that has settled is taken.
+# Below the power limit three short windows are enough. At it this has room for three of 4 s: the first one
+# that has settled is taken.
 _BUDGET_S, _WINDOWS = 13.5, 3
 # A graph lasts about so long, s, and has at most so many calls.
 _GRAPH_S, _MOST_CALLS = 2e-3, 200
@@ -131,7 +132,7 @@ def main() -> int:
 
 
 def settled(call: Callable[[], object], gpu: Any, budget_s: float = _BUDGET_S) -> Bench:
-    """Measure a call in three windows; at the power limit in the first of three long ones that has settled."""
+    """Measure a call in three windows; at the power limit in the first of three long ones that settles."""
     found = ptxbench.bench(call, budget=budget_s, most_rounds=1, gpu=gpu)
     if found.at_limit and found.status == "ok":
         return found
