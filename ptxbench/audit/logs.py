@@ -14,8 +14,8 @@ from ptxbench.audit.readers.contents import Log
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.energy.methods import mtsm_j
+from ptxbench.energy.steady import UNIFORM_SD
 from ptxbench.energy.window import noise_w_of, window_energy
-from ptxbench.energy.window_values import UNIFORM_SD
 from ptxbench.meter.readers.nvml import LabelledWindow
 from ptxbench.sensors.description import SensorDescription, Shape
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
