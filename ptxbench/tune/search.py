@@ -19,8 +19,7 @@ from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
 from ptxbench.tune.space import Space
 from ptxbench.tune.trial import Trial
-from ptxbench.tune.tunable_kernel import Built as BuiltKernel
-from ptxbench.tune.tunable_kernel import Point, TunableKernel
+from ptxbench.tune.tunable_kernel import Built, Point, TunableKernel
 from ptxbench.tune.variant_runner import VariantRunner
 
 # Kernels that are built before the first of them runs.
@@ -30,10 +29,10 @@ Show = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Built:
+class TimedBuild:
     """A kernel, and the host time that it took."""
 
-    kernel: BuiltKernel | Refused
+    kernel: Built | Refused
     wall_s: float
 
 
@@ -47,7 +46,7 @@ class Evaluator:
         jobs: Assemblers at once.
 
     Args:
-        show: Called with how many are done, the budget, and which variant is in hand.
+        show: Called with how many are done, the budget, and which variant is in progress.
         pruning: Whose power is not measured; None: everybody's is.
         apply: Sets the GPU as a candidate wants it.
     """
@@ -173,7 +172,9 @@ def _only_timed(trial: Trial) -> str:  # noqa: ARG001
     return f"its estimate is not among the first {FIRST}, whose power is measured"
 
 
-def build_ahead(subject: TunableKernel, variants: Sequence[Point], target: str, jobs: int) -> Iterator[Built]:
+def build_ahead(
+    subject: TunableKernel, variants: Sequence[Point], target: str, jobs: int
+) -> Iterator[TimedBuild]:
     """Yield kernels in the order of the variants, built in groups of many at a time.
 
     A group is built before its first kernel is handed out: threads that go on building would hold up the
@@ -190,7 +191,7 @@ def build_ahead(subject: TunableKernel, variants: Sequence[Point], target: str, 
 
 def build_candidates(
     subject: TunableKernel, candidates: Sequence[Candidate], target: str, jobs: int
-) -> Iterator[Built]:
+) -> Iterator[TimedBuild]:
     """Yield the kernels of candidates in their order; candidates of one variant in a group share a build.
 
     Raises:
@@ -229,7 +230,7 @@ def search_by_estimate(
         goal: What is made small.
         seed: Of the choice of candidates.
         candidates: How many variants are built and predicted, drawn at random.
-        show: Called with how many are predicted, how many there are, and which is in hand.
+        show: Called with how many are predicted, how many there are, and which is in progress.
         sample: How many of the budget are drawn at random from the others: they tell how well it ranks.
         timed: Whether those that look best are timed alone; then the power of the first by that is measured.
     """
@@ -259,7 +260,7 @@ def predict_candidates(
         candidates: Those to predict.
         runner: Where they would be tried; it has a model.
         jobs: Assemblers at once; 0 for as many as there are processors.
-        show: Called with how many are predicted, how many there are, and which is in hand.
+        show: Called with how many are predicted, how many there are, and which is in progress.
     """
     predicted: list[Trial] = []
     jobs = jobs or os.cpu_count() or 1
@@ -270,7 +271,7 @@ def predict_candidates(
     return predicted
 
 
-def _built(subject: TunableKernel, variant: Point, target: str) -> Built:
+def _built(subject: TunableKernel, variant: Point, target: str) -> TimedBuild:
     began_s = time.perf_counter()
     kernel = subject.build(variant, target)
-    return Built(kernel, time.perf_counter() - began_s)
+    return TimedBuild(kernel, time.perf_counter() - began_s)

@@ -24,7 +24,7 @@ _MAX_COMBINATIONS = 1_000_000
 _TEXT_VALUE = re.compile(r"[A-Za-z_]\w*\Z")
 
 
-# What the expression of a range's next value calls the value in hand, and the one before it (0 at first).
+# What the expression of a range's next value calls the present value, and the one before it (0 at first).
 VALUE, BEFORE = "value", "before"
 
 

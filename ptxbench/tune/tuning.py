@@ -142,7 +142,7 @@ def tune(
         tuning: What is tuned, and how.
         out: New folder; None for one below results/, or below runs/ where nothing is measured.
         resume: Folder to resume, in place of `out`.
-        show: Called with how many are done, how many there are to do, and which variant is in hand.
+        show: Called with how many are done, how many there are to do, and which variant is in progress.
         say: Told when the GPU is set and restored.
 
     Raises:

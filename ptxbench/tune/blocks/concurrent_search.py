@@ -215,7 +215,7 @@ class ConcurrentRuns:
     Args:
         open_bench: Returns where they are made, given those that the folder holds.
         path: The folder, which holds a manifest.
-        show: Called with how many are done, 0 for how many there are to do, and which is in hand.
+        show: Called with how many are done, 0 for how many there are to do, and which is in progress.
         apply: Sets an SM clock before a run, MHz; 0: that which is set.
     """
 
@@ -341,7 +341,7 @@ def tune_concurrently(
         tuning: Which, and how.
         out: New folder; None for one below results/, or below runs/ where nothing is measured.
         resume: Folder to resume, in place of `out`.
-        show: Called with how many are done, 0 for how many there are to do, and which is in hand.
+        show: Called with how many are done, 0 for how many there are to do, and which is in progress.
         say: Told when the GPU is set and restored.
 
     Raises:

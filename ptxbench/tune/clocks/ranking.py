@@ -61,7 +61,7 @@ def rank_clocks(
     Args:
         gpu: What they would run on; only its clocks are read.
         tuning: The kernel, the goal and the table.
-        show: Called with how many pairs are predicted, how many there are, and which is in hand.
+        show: Called with how many pairs are predicted, how many there are, and which is in progress.
 
     Raises:
         InputError: There is no table, or it is of another GPU.
