@@ -6,10 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from test_injector import CC, FAKE, GPUS, SANITIZE, folder_with_sanitizers
+from fakes import native
+from fakes.native import CC, LIBRARY, SANITIZE, compiled
+from test_injector import FAKE, GPUS, require_sanitizers
 
 from ptxbench.attribute.injector import ReplayPlan, injected, replaying
-from ptxbench.attribute.injector_source import source
 from ptxbench.attribute.launches import read_launches
 from ptxbench.attribute.replay.program_log import NOTHING_TO_DO, SLEEPING
 
@@ -19,29 +20,23 @@ CODE = 5
 pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
 
 
-def build(folder, *flags):
+def build(*flags):
     """Return the fake libcuda, the program and the injector, built with `flags`."""
-    (folder / "injector.c").write_text(source())
-    made = [folder / name for name in ("libcuda.so.1", "program", "injector.so")]
-    shared = ("-shared", "-fPIC")
-    for words in (
-        (*shared, "-Wl,-soname,libcuda.so.1", str(FAKE_REPLAYED), "-o", str(made[0]), "-ldl"),
-        ("-DPROGRAM", str(FAKE_REPLAYED), "-o", str(made[1]), str(made[0]), f"-Wl,-rpath,{folder}", "-ldl"),
-        (*shared, "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", str(folder / "injector.c"),
-         "-o", str(made[2]), "-ldl", "-lpthread"),
-    ):  # fmt: skip
-        subprocess.run((CC, "-std=gnu11", *flags, *words), check=True)
-    return made
+    shared = ("-Wl,-soname,libcuda.so.1", "code.c", "-o", "libcuda.so.1", *LIBRARY)
+    linked = ("-DPROGRAM", "code.c", "-o", "program", "libcuda.so.1", "-Wl,-rpath,$ORIGIN", "-ldl")
+    fakes = compiled(FAKE_REPLAYED.read_text(), (*flags, *shared), (*flags, *linked))
+    return fakes / "libcuda.so.1", fakes / "program", native.injector(*flags)
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("plain"), "-O1")
+def plain():
+    return build("-O1")
 
 
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory):
-    return build(folder_with_sanitizers(tmp_path_factory), *SANITIZE)
+def sanitized():
+    require_sanitizers()
+    return build(*SANITIZE)
 
 
 def what_hangs(words):
