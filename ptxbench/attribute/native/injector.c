@@ -610,6 +610,11 @@ static void look_for_kernels(void) {
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
     while (state.is_on && getpid() == state.pid) {
+        if (state.has_whole_graphs) {
+            sleep_s(SLICE_MS / 1e3);
+            if (state.wants_kernels && !state.is_replaying) look_for_kernels();
+            continue;
+        }
         struct tally before = tally(), after;
         uint64_t begin_ns = now_ns();
         sleep_s(SLICE_MS / 1e3);
@@ -617,9 +622,7 @@ static void *limit_rate(void *limit) {
         double time_s = (double)(now_ns() - begin_ns) / 1e9;
         /* While another tool wants kernels, none is left out. */
         if (other.kinds || state.is_replaying) continue;
-        if (state.has_whole_graphs) {
-            if (state.wants_kernels) look_for_kernels();
-        } else if ((double)(after.in_graphs - before.in_graphs) / time_s > most) {
+        if ((double)(after.in_graphs - before.in_graphs) / time_s > most) {
             see_whole_graphs(1);
         } else if (!has_graphs()) {
             double seen = (double)(after.seen - before.seen), launched = (double)(after.launched - before.launched);
