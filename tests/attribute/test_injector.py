@@ -203,23 +203,9 @@ def test_from_the_first_graph_on_all_kernels_are_seen(plain, tmp_path):
     assert seen.weight.sum() == pytest.approx(70_000, rel=0.01)
 
 
-def test_graphs_that_come_fast_are_seen_as_a_whole_and_their_kernels_are_known(plain, tmp_path):
+def test_graphs_are_seen_kernel_by_kernel_however_fast_they_come(plain, tmp_path):
+    # To see graphs as a whole from some moment on brought programs down on an H100.
     _, log = play(plain, tmp_path, "graphs", PTXBENCH_MAX_LAUNCH_RATE="200")
-    (seen,) = log.by_gpu.values()
-    assert set(seen.names) == {"(CUDA graph 1, 5 kernels)", "(CUDA graph 2, 8 kernels)"}
-    for kernels, name in zip((5, 8), sorted(seen.names), strict=True):
-        (large, small) = sorted(log.graphs[name], key=lambda one: one.name)
-        assert (large.name, large.calls, small.calls) == ("large", 1, kernels - 1)
-        assert large.share == pytest.approx(800 / (800 + 400 * (kernels - 1)))
-        # Kernel by kernel a launch ends with the last one, a little before the graph does.
-        lengths_ns = np.unique((seen.end_ns - seen.start_ns)[seen.name == seen.names.index(name)])
-        assert lengths_ns.tolist() == [1000 * kernels - 600, 1000 * kernels]
-    assert log.dropped == 0
-    assert "came too fast to look at each kernel" in " ".join(log.remarks)
-
-
-def test_graphs_are_seen_kernel_by_kernel_where_all_are_asked_for(plain, tmp_path):
-    _, log = play(plain, tmp_path, "graphs", PTXBENCH_MAX_LAUNCH_RATE="1e9")
     (seen,) = log.by_gpu.values()
     assert (set(seen.names), log.graphs) == ({"large", "small"}, {})
 

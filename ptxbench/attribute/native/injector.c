@@ -448,12 +448,6 @@ static void *next_of(const char *name) {
     return found;
 }
 
-/* Sees graphs as a whole, or kernel by kernel again. */
-static void see_whole_graphs(int as_whole) {
-    if (state.has_whole_graphs == as_whole) return;
-    if (!(as_whole ? cupti.enable : cupti.disable)(KIND_GRAPH)) state.has_whole_graphs = as_whole;
-}
-
 /* Another tool's calls. Before this library is on, or in a forked child, they go on to CUPTI as they are. */
 static int stands_between(void) { return state.is_on && getpid() == state.pid; }
 
@@ -485,7 +479,6 @@ EXPORTED int cuptiActivityEnable(uint32_t kind) {
     int is_first = !other.kinds;
     if (kind < 64) other.kinds |= (uint64_t)1 << kind;
     pthread_mutex_unlock(&state.lock);
-    if (kind == KIND_CONCURRENT_KERNEL) see_whole_graphs(0);
     if (!is_first) return 0;
     /* The other tool sees kernels in its own buffers only: this one's, half full, goes back now. torch.profiler
      * finds its records only while CUPTI still has a buffer of it, so that nothing flushes from here on. */
@@ -593,28 +586,13 @@ static void look_away(const struct tally *before, double launched, double rate, 
     look_again();
 }
 
-/* Sees graphs kernel by kernel, for those of which no kernel was seen. */
-static void look_for_kernels(void) {
-    pthread_mutex_lock(&state.lock);
-    for (struct graph *one = graphs; one < graphs + MOST_GRAPHS; one++) one->looks += one->id && !one->launches;
-    state.wants_kernels = 0;
-    pthread_mutex_unlock(&state.lock);
-    see_whole_graphs(0);
-}
-
 /* Keeps the rate of what is seen below a limit, slice by slice of time.
  *
- * Kernels that are launched one by one are then seen in turns, until the first graph. Graphs, each of whose
- * kernels takes the host 2 us, are then seen as a whole; kernel by kernel again for a slice where one has come
- * whose kernels are not known. */
+ * Kernels that are launched one by one are then seen in turns, until the first graph. To see graphs as a whole
+ * from here on is no way: CUPTI of CUDA 13.0 brings a program down whose graphs were made before. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
     while (state.is_on && getpid() == state.pid) {
-        if (state.has_whole_graphs) {
-            sleep_s(SLICE_MS / 1e3);
-            if (state.wants_kernels && !state.is_replaying) look_for_kernels();
-            continue;
-        }
         struct tally before = tally(), after;
         uint64_t begin_ns = now_ns();
         sleep_s(SLICE_MS / 1e3);
@@ -622,9 +600,7 @@ static void *limit_rate(void *limit) {
         double time_s = (double)(now_ns() - begin_ns) / 1e9;
         /* While another tool wants kernels, none is left out. */
         if (other.kinds || state.is_replaying) continue;
-        if ((double)(after.in_graphs - before.in_graphs) / time_s > most) {
-            see_whole_graphs(1);
-        } else if (!has_graphs()) {
+        if (!has_graphs()) {
             double seen = (double)(after.seen - before.seen), launched = (double)(after.launched - before.launched);
             double rate = (seen > launched ? seen : launched) / time_s;
             if (rate > most) look_away(&before, launched, rate, most);
