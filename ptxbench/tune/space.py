@@ -162,18 +162,20 @@ def _shipped(name: str) -> str:
 def _combinations(axes: Axes, op_a: Op, op_b: Op) -> tuple[Variant, ...]:
     """Return the combinations that make a kernel at all."""
     core = "" if axes.core is Core.usual(axes.dtype) else str(axes.core)
-    variants = (Variant(axes.dtype, **values, core=core) for values in _each(axes.values))
+    # By place: a dict of each of a million combinations takes as long as the filters.
+    variants = (Variant(axes.dtype, *values, core) for values in _each(axes.values))  # type: ignore[call-arg, arg-type]
     return tuple(v for v in variants if next(shape_faults(v, op_a, op_b), None) is None)
 
 
-def _each(values: tuple[tuple[int, ...], ...] | Combinations) -> Iterator[dict[str, int]]:
-    if isinstance(values, Combinations):
-        for configuration, refused in values.all():
-            if refused is None:
-                yield {name: _whole(name, value) for name, value in configuration.by_axis.items()}
+def _each(values: tuple[tuple[int, ...], ...] | Combinations) -> Iterator[tuple[int, ...]]:
+    """Yield the values of each combination, in the order of `PARAMETERS`."""
+    if not isinstance(values, Combinations):
+        yield from itertools.product(*values)
         return
-    for chosen in itertools.product(*values):
-        yield dict(zip(PARAMETERS, chosen, strict=True))
+    for configuration, refused in values.all():
+        if refused is None:
+            chosen = OPTIONAL | configuration.by_axis
+            yield tuple(_whole(name, chosen[name]) for name in PARAMETERS)
 
 
 def _checked_axes(table: dict[str, object], place: str) -> tuple[tuple[int, ...], ...] | Combinations:
