@@ -21,7 +21,7 @@ from ptxbench.experiment.calls.rounds import RoundSettings
 from ptxbench.experiment.calls.verdict import Judged, judge
 from ptxbench.tune.called_function import CalledFunction
 from ptxbench.tune.clocks.axes import SettingAxes, Values
-from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.objective import Goal, Objective, plain_cost
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import AT_RANDOM, Tuning, require_sense, tune
@@ -298,8 +298,8 @@ def _cost(one: Configured, objective: str) -> float:
     time_s = one.time_s if one.bench is None else one.bench.time_s
     if one.reason:
         return math.inf
-    costs = {"energy": one.energy_j, "time": time_s, "edp": one.energy_j * time_s}
-    return costs[objective] if math.isfinite(costs[objective]) else math.inf
+    cost = plain_cost(objective, time_s, one.energy_j)
+    return cost if math.isfinite(cost) else math.inf
 
 
 def _place(one: Configured, objective: str) -> tuple[bool, bool, float, float]:

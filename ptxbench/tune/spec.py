@@ -377,14 +377,11 @@ class KernelSpec:
         Raises:
             InputError: A derived value has none.
         """
-        return self._with_derived(configuration.by_axis)
+        values = {**self.sizes, **configuration.by_axis}
+        for name, expression in self.derived:
+            values[name] = expression.value(values)
+        return values
 
     def variants(self) -> Iterator[tuple[Configuration, Expression | None]]:
         """Yield each combination of the axes; see `Combinations.all`."""
         return Combinations(self.sizes, self.axes, self.derived, self.filters).all()
-
-    def _with_derived(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
-        values = {**self.sizes, **chosen}
-        for name, expression in self.derived:
-            values[name] = expression.value(values)
-        return values

@@ -32,6 +32,7 @@ from ptxbench.tune.blocks.guerreiro import (
 )
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
 from ptxbench.tune.clocks.axes import SettingAxes, Values, settings_of
+from ptxbench.tune.objective import plain_cost
 from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
 from ptxbench.tune.source import OTHER_SOURCES
@@ -40,11 +41,6 @@ from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant_runner import require_window
 
 _TRIALS = "trials.jsonl"
-COSTS: dict[str, Callable[[ConcurrentTrial | InTurn], float]] = {
-    "energy": lambda trial: trial.energy_j,
-    "time": lambda trial: trial.time_s,
-    "edp": lambda trial: trial.energy_j * trial.time_s,
-}
 
 Show = Callable[[int, int, str], None]
 
@@ -313,7 +309,7 @@ class ConcurrentRuns:
 
 def cost_of(trial: ConcurrentTrial | InTurn, objective: str) -> float:
     """Return what is made small; infinite for a run that does not count."""
-    cost = COSTS[objective](trial) if trial.ok else math.nan
+    cost = plain_cost(objective, trial.time_s, trial.energy_j) if trial.ok else math.nan
     return cost if math.isfinite(cost) else math.inf
 
 
