@@ -182,13 +182,18 @@ class RunFolder(MeasuredFolder[TablePart]):
             raise InputError(f"{path} has no row, but the run is finished; copy the run again")
         return rows
 
-    def append(self, record: TrialRecord, trace: Trace) -> None:
+    def append(self, record: TrialRecord, trace: Trace | None = None) -> None:
         """Keep one trial; it is on the disk when this returns.
+
+        Args:
+            record: The trial.
+            trace: Its readings; None: there are none.
 
         Raises:
             InputError: The disk is full, or the trial ran other machine code than the trials beside it.
             ValueError: The trial is held already, or its board or recording is not the run's.
         """
+        trace = trace or Trace(record.record_begin_ns, record.record_end_ns, ())
         self._require_fit(record, trace)
         self._partial.append(record, trace)
         self._hold(record)
@@ -221,7 +226,7 @@ class RunFolder(MeasuredFolder[TablePart]):
             return ""
         folder._partial.open(create=False)
         with folder:
-            folder.append(record, Trace(record.record_begin_ns, record.record_end_ns, ()))
+            folder.append(record)
         return record.trial_id
 
     def write_rows(self, rows: Sequence[TableRow]) -> None:
