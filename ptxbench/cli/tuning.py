@@ -141,7 +141,7 @@ def _rank_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
             }
         )
         return 0 if found.best else 1
-    click.echo(f"{gpu.info.title}: {found.subject.problem.title}")
+    click.echo(f"{gpu.info.title}: {found.tunable.problem.title}")
     click.echo(
         f"PREDICTED, NOT MEASURED: {found.predicted} variants at {len(found.clocks_mhz)} clocks,"
         f" by {found.law}"

@@ -91,8 +91,8 @@ class Evaluator:
         held = self.folder.trials
         wanted = [c for c in candidates if c.name not in held][: max(0, self.budget - len(held))]
         chosen = {c.name for c in wanted}
-        subject, target = self.runner.subject, self.runner.gpu.info.target
-        builds = build_candidates(subject, wanted, target, self.jobs)
+        tunable, target = self.runner.tunable, self.runner.gpu.info.target
+        builds = build_candidates(tunable, wanted, target, self.jobs)
         objection = _only_timed if timed_only else self._objection
         for candidate in candidates:
             if candidate.name in chosen:
@@ -102,7 +102,7 @@ class Evaluator:
                 trial = self.runner.measure(
                     built.kernel, built.wall_s, objection, settings=candidate.settings
                 )
-                key = subject.source_key(candidate.variant, target)
+                key = tunable.source_key(candidate.variant, target)
                 self.folder.add(replace(trial, sampled=sampled, source_key=key))
                 self._show(len(held), self.budget, candidate.name)
                 chosen.discard(candidate.name)
@@ -153,8 +153,8 @@ class Evaluator:
 
     def _measured(self, name: str) -> Callable[[int], Trial]:
         """Return what measures a variant that was tried, given how often that was."""
-        subject, held = self.runner.subject, self.folder.trials[name]
-        built = _built(subject, held.variant, self.runner.gpu.info.target)
+        tunable, held = self.runner.tunable, self.folder.trials[name]
+        built = _built(tunable, held.variant, self.runner.gpu.info.target)
         self._apply(held.settings)
 
         def measure(before: int) -> Trial:
@@ -173,7 +173,7 @@ def _only_timed(trial: Trial) -> str:  # noqa: ARG001
 
 
 def build_ahead(
-    subject: TunableKernel, variants: Sequence[Point], target: str, jobs: int
+    tunable: TunableKernel, variants: Sequence[Point], target: str, jobs: int
 ) -> Iterator[TimedBuild]:
     """Yield kernels in the order of the variants, built in groups of many at a time.
 
@@ -186,11 +186,11 @@ def build_ahead(
     with ThreadPoolExecutor(jobs) as pool:
         for first in range(0, len(variants), _GROUP):
             group = variants[first : first + _GROUP]
-            yield from list(pool.map(lambda variant: _built(subject, variant, target), group))
+            yield from list(pool.map(lambda variant: _built(tunable, variant, target), group))
 
 
 def build_candidates(
-    subject: TunableKernel, candidates: Sequence[Candidate], target: str, jobs: int
+    tunable: TunableKernel, candidates: Sequence[Candidate], target: str, jobs: int
 ) -> Iterator[TimedBuild]:
     """Yield the kernels of candidates in their order; candidates of one variant in a group share a build.
 
@@ -200,7 +200,7 @@ def build_candidates(
     for first in range(0, len(candidates), _GROUP):
         group = [candidate.variant for candidate in candidates[first : first + _GROUP]]
         distinct = {variant.name: variant for variant in group}
-        builds = build_ahead(subject, tuple(distinct.values()), target, jobs)
+        builds = build_ahead(tunable, tuple(distinct.values()), target, jobs)
         built = dict(zip(distinct, builds, strict=True))
         yield from (built[variant.name] for variant in group)
 
@@ -264,14 +264,14 @@ def predict_candidates(
     """
     predicted: list[Trial] = []
     jobs = jobs or os.cpu_count() or 1
-    builds = build_candidates(runner.subject, candidates, runner.gpu.info.target, jobs)
+    builds = build_candidates(runner.tunable, candidates, runner.gpu.info.target, jobs)
     for candidate, built in zip(candidates, builds, strict=True):
         predicted.append(runner.predict(built.kernel, built.wall_s, candidate.settings))
         show(len(predicted), len(candidates), candidate.name)
     return predicted
 
 
-def _built(subject: TunableKernel, variant: Point, target: str) -> TimedBuild:
+def _built(tunable: TunableKernel, variant: Point, target: str) -> TimedBuild:
     began_s = time.perf_counter()
-    kernel = subject.build(variant, target)
+    kernel = tunable.build(variant, target)
     return TimedBuild(kernel, time.perf_counter() - began_s)
