@@ -15,6 +15,7 @@ from ptxbench.cli.options import plot_of
 from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.errors import InputError
 from ptxbench.core.option import Opt
 from ptxbench.core.printable import number
 from ptxbench.core.shared_options import Json, Out, Resume
@@ -219,7 +220,6 @@ def _plain_size(tuned: Tuned) -> dict[str, object]:
 
 def _draw(tuned: Tuned, plot: Path | None) -> None:
     """Draw the front; without matplotlib only where a picture was requested."""
-    from ptxbench.core.errors import InputError
     from ptxbench.report.pareto_plot import plot_front
 
     try:
