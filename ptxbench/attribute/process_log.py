@@ -105,7 +105,7 @@ class ProcessLog:
         dropped: Kernels that were lost.
         remarks: What else to know, a sentence each.
         turns: When its kernels were looked at.
-        graphs: Of CUDA graphs that are seen as a whole, how many kernels of each name are in them, by numbers.
+        graphs: Of each CUDA graph that is seen as a whole, how many kernels of each name are in it.
         has_cuda: Whether it used CUDA.
     """
 
