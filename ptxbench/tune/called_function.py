@@ -14,8 +14,7 @@ from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.outputs import first_difference
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.check import Correct
-from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.space import Space
 from ptxbench.tune.tunable_kernel import Prediction
 

@@ -34,10 +34,9 @@ from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.journal import Journal, Lines
 from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_manifest, require_unchanged
 from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate, name_of
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.outcome import Settled
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem, Variant
 from ptxbench.tune.variant_runner import TrialOptions

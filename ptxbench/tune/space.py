@@ -17,10 +17,9 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.storage.file_errors import read_text
 from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.expression import Value
 from ptxbench.tune.filters import Bounds, misfit, shape_faults
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.spec import Combinations
 from ptxbench.tune.spec_file import read_combinations
 from ptxbench.tune.variant import OPTIONAL, PARAMETERS, Core, DType, Op, Problem, Variant

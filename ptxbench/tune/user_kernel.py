@@ -38,12 +38,11 @@ from ptxbench.tune.arrays import (
 )
 from ptxbench.tune.check import Correct
 from ptxbench.tune.compiler_options import find_entry
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.element import ELEMENTS
 from ptxbench.tune.estimate import OpcodeCount, Work, modelled_clock_mhz
 from ptxbench.tune.expression import Expression, Value
 from ptxbench.tune.kernel import Refused
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.source import VariantSource, variant_source
 from ptxbench.tune.space import Space
 from ptxbench.tune.spec import (

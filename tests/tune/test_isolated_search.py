@@ -16,11 +16,10 @@ from tune.fakes_tune import trial
 from ptxbench.core.errors import InputError
 from ptxbench.experiment.supervise import supervise
 from ptxbench.tune.candidate import Candidate
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.folder import TuningFolder, tuning_manifest
 from ptxbench.tune.isolate import _plain, _read, search_work
 from ptxbench.tune.outcome import TrialStatus
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.variant_runner import TrialOptions
 
 HANG = "import time; time.sleep(600)"

@@ -32,8 +32,8 @@ from ptxbench.tune.blocks.guerreiro import (
 )
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
 from ptxbench.tune.clocks.axes import SettingAxes, Values, settings_of
+from ptxbench.tune.configuration import KernelProblem
 from ptxbench.tune.objective import plain_cost
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
 from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.spec import KernelSpec
