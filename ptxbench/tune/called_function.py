@@ -90,7 +90,7 @@ class CalledFunction:
 
     def space(self, target: str) -> Space:
         """Return the combinations."""
-        return Space(self.problem, target, self.variants, ())
+        return Space(self.problem, target, self.variants)
 
     def build(self, variant: Configuration, target: str) -> Any:  # noqa: ARG002
         """Return the call of a configuration: it is compiled when it is first called."""

@@ -60,14 +60,12 @@ class Space:
         problem: What they compute.
         target: What they run on.
         variants: Those that passed, in the order of the axes.
-        rejected: A reason why filters took variants out, and how many they took for the like of it.
         settings: Settings of the GPU under each of which a variant may be tried, all of the same kinds.
     """
 
     problem: Problem | KernelProblem
     target: str
     variants: tuple[Variant | Configuration, ...]
-    rejected: tuple[tuple[str, int], ...]
     settings: tuple[GpuSettings, ...] = (DEFAULT_SETTINGS,)
 
     @property
@@ -133,23 +131,17 @@ def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Spa
         InputError: The target is not known, or no variant is left.
     """
     axes = axes or load_axes(problem.dtype)
-    kept, like, examples = [], Counter[str](), dict[str, str]()
-    for variant in _combinations(axes, problem.op_a, problem.op_b):
-        reason = misfit(variant, problem, target, axes.bounds)
-        if reason:
-            words = _without_numbers(reason)
-            like[words] += 1
-            examples.setdefault(words, reason)
-        else:
-            kept.append(variant)
-    rejected = tuple((examples[words], count) for words, count in like.most_common())
+    every = _combinations(axes, problem.op_a, problem.op_b)
+    kept = tuple(variant for variant in every if not misfit(variant, problem, target, axes.bounds))
     if not kept:
-        most = rejected[0][0] if rejected else "the axes hold nothing"
+        reasons = [misfit(variant, problem, target, axes.bounds) for variant in every]
+        like = Counter(map(_without_numbers, reasons)).most_common(1)
+        most = next((one for one in reasons if like[0][0] == _without_numbers(one)), "the axes hold nothing")
         raise InputError(
             f"no variant computes {problem.m} x {problem.n} x {problem.k} {problem.dtype} on {target} "
             f"(most often: {most}); take sizes that are multiples of 8, or other axes by `space`"
         )
-    return Space(problem, target, tuple(kept), rejected)
+    return Space(problem, target, kept)
 
 
 @cache
