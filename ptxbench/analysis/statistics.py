@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Floats
 from ptxbench.core.distributions import student_quantile
 
 _student95 = cache(student_quantile)
@@ -114,7 +114,7 @@ def weighted(values: Sequence[float], weights: Sequence[float]) -> tuple[float, 
     return mean, float(squares.sum()) / (len(values) - 1)
 
 
-def error_of_series(values: npt.NDArray[np.float64]) -> float:
+def error_of_series(values: Floats) -> float:
     """Return the standard error of the mean of values that follow each other and resemble their neighbours.
 
     By the sum of their autocovariances as far as pairs of these are positive: the initial positive sequence

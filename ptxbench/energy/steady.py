@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Bools, Floats
 from ptxbench.core.status import Status
 from ptxbench.energy.excursion import behind_excursion
 from ptxbench.sensors.description import SensorDescription
@@ -22,8 +22,6 @@ _SIGNIFICANT = 3.0
 _QUANTA = 1.5
 # So many refreshes of a real sensor do not repeat one value to the last digit.
 _STALE_REFRESHES = 5
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -257,7 +255,7 @@ def power_between_edges(series: Series, start_ns: int, end_ns: int, quantum_j: f
     return PowerReading(power_w, math.hypot(time_error_w, quantum_error_w), len(edge))
 
 
-def _changes(value: npt.NDArray[np.float64]) -> Bools:
+def _changes(value: Floats) -> Bools:
     return np.concatenate(([True], value[1:] != value[:-1]))
 
 

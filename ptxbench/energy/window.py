@@ -25,11 +25,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptxbench.core.arrays import Bools
 from ptxbench.core.status import Status
 from ptxbench.energy.corrected import phase_sums
 from ptxbench.energy.gate.comparison import SETTINGS
 from ptxbench.energy.reading import EnergyReading, no_energy
-from ptxbench.energy.steady import UNIFORM_SD, Bools, nothing_read, stepped_back
+from ptxbench.energy.steady import UNIFORM_SD, nothing_read, stepped_back
 from ptxbench.energy.window_counter import counter_energy, counter_steps
 from ptxbench.energy.window_values import Values, reach_s, values_of
 from ptxbench.sensors.base import SourceName

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptxbench.core.arrays import Bools
 from ptxbench.energy.gate.comparison import Comparison, compare, contradiction, joined
 from ptxbench.energy.gate.lateness import shift_at_windows
 from ptxbench.energy.gate.readings import LIMITS, Mark, Verdict, judge, with_objection
 from ptxbench.energy.gate.stuck import STUCK, mark_stuck
-from ptxbench.energy.steady import Bools, PowerReading, settled_mask
+from ptxbench.energy.steady import PowerReading, settled_mask
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series, Trace

@@ -9,6 +9,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from ptxbench.core.arrays import Bools
 from ptxbench.sensors.trace import NS_PER_S, Series
 
 Marks = npt.NDArray[np.uint8]
@@ -92,7 +93,7 @@ class Verdict:
     objection: str = ""
     max_power_w: float = math.nan
 
-    def among(self, kept: npt.NDArray[np.bool_]) -> Verdict:
+    def among(self, kept: Bools) -> Verdict:
         """Return it for some of the readings alone, a mask of shape (n,), without an objection."""
         return replace(self, series=self.series.select(kept), marks=self.marks[kept], objection="")
 
@@ -149,7 +150,7 @@ def with_objection(verdict: Verdict) -> Verdict:
     return replace(verdict, objection=_objection(verdict))
 
 
-def _rules(series: Series, max_power_w: float) -> list[tuple[Mark, npt.NDArray[np.bool_]]]:
+def _rules(series: Series, max_power_w: float) -> list[tuple[Mark, Bools]]:
     """Return which readings break which rule, each shape (n,), the gravest rule first."""
     value = series.value
     rules = [
@@ -164,7 +165,7 @@ def _rules(series: Series, max_power_w: float) -> list[tuple[Mark, npt.NDArray[n
     return [*rules, *_stamp_rules(series, answered)]
 
 
-def _stamp_rules(series: Series, answered: npt.NDArray[np.bool_]) -> list[tuple[Mark, npt.NDArray[np.bool_]]]:
+def _stamp_rules(series: Series, answered: Bools) -> list[tuple[Mark, Bools]]:
     """Return the rules on the driver's stamps, for readings that answered, shape (n,), and have one."""
     stamped = answered & (series.stamp_ns >= 0)
     future = stamped & (series.stamp_ns - series.end_ns > LIMITS.future_s * NS_PER_S)
@@ -185,7 +186,7 @@ def _stamp_rules(series: Series, answered: npt.NDArray[np.bool_]) -> list[tuple[
     ]
 
 
-def _from_past(series: Series, stamped: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _from_past(series: Series, stamped: Bools) -> Bools:
     """Return which readings come from calls whose newest stamp was old already, shape (n,)."""
     found = np.zeros(len(series), dtype=bool)
     at = np.flatnonzero(stamped)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Indices
 from ptxbench.energy.gate.comparison import SETTINGS, CounterSteps, counter_steps
 from ptxbench.energy.gate.readings import Mark, Verdict, with_objection
 from ptxbench.sensors.description import SensorDescription
@@ -49,7 +49,7 @@ class _Hold:
         refreshes: How often the source gave it anew.
     """
 
-    at: npt.NDArray[np.intp]
+    at: Indices
     start_s: float
     end_s: float
     value_w: float
@@ -92,9 +92,7 @@ def mark_stuck(
     return with_objection(replace(verdict, marks=marks))
 
 
-def _holds(
-    series: Series, at: npt.NDArray[np.intp], origin_ns: int, sensor: SensorDescription
-) -> Iterable[_Hold]:
+def _holds(series: Series, at: Indices, origin_ns: int, sensor: SensorDescription) -> Iterable[_Hold]:
     """Yield the holds among the readings `at`, of two readings or more."""
     time_ns, value_w = series.time_ns[at], series.value[at]
     bounds = np.concatenate(([0], np.flatnonzero(np.diff(value_w)) + 1, [len(at)]))

@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Floats
 from ptxbench.core.distributions import f_tail, student_quantile
 from ptxbench.core.estimate import Estimate
 from ptxbench.model.clocks.law import PowerLaw
 from ptxbench.model.roofline.fit import RooflineFit
-
-Floats = npt.NDArray[np.float64]
 
 FEWEST = 3
 
