@@ -22,8 +22,8 @@ from pathlib import Path
 from statistics import median
 
 import build_atlas
+from board_means import board_spread
 
-from ptxbench.analysis.board_spread import board_spread
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.storage.atomic import write_bytes

@@ -22,10 +22,11 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from board_means import board_spread, clock_log
 from page_blocks import with_block
 from run_spread import SETTINGS, run_spread
 
-from ptxbench.analysis.board_spread import BoardRun, board_spread, clock_log
+from ptxbench.analysis.board_spread import BoardRun
 from ptxbench.analysis.large_steps import LARGE
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.estimate import COVERAGE_FACTOR

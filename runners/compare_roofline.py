@@ -48,7 +48,6 @@ from ptxbench.model.roofline.kernels import (
     L2,
     SHARED,
     RooflineWork,
-    roofline_energy_j,
     roofline_work,
 )
 from ptxbench.model.solved import read_solved
@@ -63,6 +62,7 @@ Floats = npt.NDArray[np.float64]
 # What stands in for a kind of product that no roofline was measured for: the same cores, and as many bits.
 _ALIKE = {"mma-bf16": "mma-f16"}
 _CACHES = (DRAM, L2, L1, SHARED)
+_NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,35 @@ def rooflines(cases: Sequence[SuiteCase], energies: Energies) -> list[Row]:
         )
         for name, levels in forms.items()
     ]
+
+
+def roofline_energy_j(
+    work: RooflineWork,
+    energies_j: Mapping[str, float],
+    static_w: float,
+    time_s: float,
+    levels: tuple[str, ...] = (DRAM,),
+) -> float:
+    """Return the energy of a kernel by Eq. 4 or, with more levels, Eq. 10, J; NaN where a kind has no energy.
+
+    A kind without an energy counts as none where it is less than 1% of the flops: HFMA2.MMA, for one, is also
+    how Hopper writes a constant into a register.
+
+    Args:
+        work: What it does.
+        energies_j: J of a flop of each kind, and of a byte of each level.
+        static_w: Power that is paid by time, W: constant, and of the memory at work.
+        time_s: Its measured time, s.
+        levels: Levels whose bytes count.
+    """
+    least = _NEGLIGIBLE * sum(work.flops.values())
+    flops_j = sum(
+        count * energies_j.get(kind, math.nan)
+        for kind, count in work.flops.items()
+        if count > 0 and (kind in energies_j or count >= least)
+    )
+    bytes_j = sum(work.bytes_moved.get(level, 0.0) * energies_j[level] for level in levels)
+    return flops_j + bytes_j + static_w * time_s
 
 
 def _roofline_j(work: RooflineWork, one: SuiteCase, energies: Energies, levels: tuple[str, ...]) -> float:

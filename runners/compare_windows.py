@@ -123,13 +123,13 @@ def _compare(gpu: Gpu, arguments: argparse.Namespace) -> int:
 
 
 def measured(
-    gpu: Gpu, subject: Gemm, variant: Variant, repeats: int, seconds: float
+    gpu: Gpu, tunable: Gemm, variant: Variant, repeats: int, seconds: float
 ) -> tuple[Measurement, ...]:
     """Return the measurements of a variant, both ways from each window."""
-    built = subject.build(variant, gpu.info.target)
+    built = tunable.build(variant, gpu.info.target)
     if isinstance(built, Refused):
         raise InputError(f"{variant.name}: {built.reason}")
-    launch = subject.launch(built)
+    launch = tunable.launch(built)
     time_s = short_timing_s(Launched(gpu, launch).time_s)
     source = SourceCheck(board_sensor(gpu.sensors), gpu.sensors)
     chance, began_s = np.random.default_rng(_SEED), time.monotonic()

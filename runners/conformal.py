@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ptxbench.analysis.statistics import student95
+from ptxbench.core.distributions import student_quantile
 
 _OUTSIDE = 0.025
 
@@ -38,5 +38,5 @@ def log_normal_ends(ratios: Sequence[float]) -> tuple[float, float]:
     """
     count = len(ratios)
     spread = float(np.sqrt(np.mean(np.log(ratios) ** 2)))
-    reach = student95(count) * spread * math.sqrt(1 + 1 / count)
+    reach = student_quantile(count) * spread * math.sqrt(1 + 1 / count)
     return math.exp(-reach), math.exp(reach)

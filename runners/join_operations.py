@@ -16,7 +16,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
 from pathlib import Path
 from statistics import median
 
@@ -135,17 +135,24 @@ def board_half(found: Sequence[Agreement]) -> float:
     """Return the relative half-width that a board's interval lacks to hold a further board's energy.
 
     It is the 95th percentile of sqrt(max(d^2 - u^2, 0) / 2) over all pairs (d is the logarithm of the ratio,
-    u has both own half-widths), times t over the normal quantile: few boards tell it.
+    u has both own half-widths), times t over the normal quantile: few boards tell it. Each two boards count
+    alike, however many operations they have in common.
 
     Raises:
         InputError: There are no two boards.
     """
-    lacking = [_lacking(*pair) for one in found for pair in one.pairs]
+    lacking = sorted(
+        (_lacking(*pair), 1 / len(one.pairs) / len(found)) for one in found for pair in one.pairs
+    )
     if not lacking:
         raise InputError("no two boards of one GPU have enough operations in common")
     devices = {(one.device, board) for one in found for board in one.boards}
     freedom = len(devices) - len({device for device, _ in devices})
-    return _quantile(lacking, 0.95) * student_quantile(freedom) / student_quantile(math.inf)
+    below = accumulate(weight for _, weight in lacking)
+    within = next(
+        (value for (value, _), share in zip(lacking, below, strict=True) if share >= 0.95), lacking[-1][0]
+    )
+    return within * student_quantile(freedom) / student_quantile(math.inf)
 
 
 def _lacking(one: OperationRow, other: OperationRow) -> float:

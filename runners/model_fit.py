@@ -24,6 +24,7 @@ from itertools import chain, combinations
 import numpy as np
 from conformal import log_normal_ends
 
+from ptxbench.core.arrays import Bools, Floats
 from ptxbench.core.errors import InputError
 from ptxbench.model.estimate import dynamic_parts
 from ptxbench.model.fit_kernel import (
@@ -35,7 +36,7 @@ from ptxbench.model.fit_kernel import (
     solve_drawn,
     weighted_equations,
 )
-from ptxbench.model.leave_out import Bools, Floats, can_be_predicted, left_out_errors
+from ptxbench.model.leave_out import can_be_predicted, left_out_errors
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import (

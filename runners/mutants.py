@@ -40,8 +40,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # Where a wrong number would not be seen by its reader.
 MODULES = (
     *("ptxbench/energy", "ptxbench/analysis", "ptxbench/sass", "ptxbench/model", "ptxbench/meter"),
-    *("ptxbench/attribute", "ptxbench/tune/analysis.py", "ptxbench/audit", "ptxbench/sensors"),
-    "ptxbench/emulator",
+    *("ptxbench/attribute", "ptxbench/tune", "ptxbench/audit", "ptxbench/sensors"),
+    *("ptxbench/emulator", "ptxbench/storage"),
 )
 _COMPARED = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},

@@ -18,10 +18,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 from page_blocks import table, write_blocks
 
 from ptxbench.catalogue.product import clock_exponent
-from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.distributions import chi_square_tail
+from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.experiment.roofline.point import open_folder
 from ptxbench.experiment.roofline.result import RESULT, write_result
 
@@ -253,6 +255,43 @@ def main() -> None:
     kept = kept_rooflines()
     for name, (path, block) in PAGES.items():
         write_blocks(ROOT / path, {name: block(kept)})
+
+
+@dataclass(frozen=True)
+class JointExponent:
+    """gamma of several runs.
+
+    Attributes:
+        value: Their mean.
+        error: Standard error of gamma on another board: that of the mean, and how runs differ beyond theirs.
+        alike: Probability that runs of one gamma differ as much.
+    """
+
+    value: float
+    error: float
+    alike: float
+
+
+def joint_exponent(runs: Sequence[Estimate]) -> JointExponent:
+    """Return gamma of several runs, each with its 95% interval (DerSimonian and Laird 1986).
+
+    Args:
+        runs: At least one.
+    """
+    values = np.array([one.value for one in runs])
+    variances = np.array([one.uncertainty / COVERAGE_FACTOR for one in runs]) ** 2
+    weights = 1 / variances
+    mean = float(weights @ values / weights.sum())
+    square, spare = float(weights @ (values - mean) ** 2), len(values) - 1
+    between = 0.0
+    if spare:
+        between = max(0.0, (square - spare) / float(weights.sum() - weights @ weights / weights.sum()))
+    weights = 1 / (variances + between)
+    return JointExponent(
+        value=float(weights @ values / weights.sum()),
+        error=math.sqrt(1 / float(weights.sum()) + between),
+        alike=chi_square_tail(spare, square / spare) if spare else math.nan,
+    )
 
 
 if __name__ == "__main__":

@@ -178,15 +178,15 @@ def measured(gpu: Gpu, kept: Sequence[Kept], seconds: float) -> Iterator[Again]:
     """Yield what was kept with what it is now, until the seconds are spent."""
     began_s = time.monotonic()
     for one in kept:
-        subject = Gemm(one.problem)
-        runner = VariantRunner(gpu, subject, TrialOptions(), None)
+        tunable = Gemm(one.problem)
+        runner = VariantRunner(gpu, tunable, TrialOptions(), None)
         variants = {trial.name: trial.variant for trial in one.trials}
         for row in _listed(one):
             if time.monotonic() - began_s > seconds:
                 return
             variant = variants.get(row.name)
             if isinstance(variant, Variant):
-                trial: Trial | LibraryTrial = runner.measure(subject.build(variant, gpu.info.target))
+                trial: Trial | LibraryTrial = runner.measure(tunable.build(variant, gpu.info.target))
             elif isinstance(gpu, CallingGpu):
                 trial = _library(gpu, one.problem, runner)
             else:

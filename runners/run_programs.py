@@ -238,6 +238,7 @@ HOW = {
     "traced": [],
     "every": ["--max-launch-rate", "1e9"],
     "events": ["--timer", "events"],
+    "graphs": ["--timer", "graphs"],
 }
 TIMEOUT_S = 80
 

@@ -19,8 +19,9 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+from board_means import clock_log, known_ci95
 
-from ptxbench.analysis.board_spread import BoardRun, clock_log, known_ci95, ln_clock_ratio
+from ptxbench.analysis.board_spread import BoardRun, ln_clock_ratio
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 from ptxbench.storage.schema import TableRow

@@ -54,7 +54,7 @@ _KERNEL = "Kernel Name"
 _LIMIT_S = 540
 
 
-def subject_of(folder: TuningFolder, spec: Path | None) -> TunableKernel:
+def tunable_of(folder: TuningFolder, spec: Path | None) -> TunableKernel:
     """Return what a folder has tuned.
 
     Raises:
@@ -78,14 +78,14 @@ def counted(folder: TuningFolder) -> list[Trial]:
 
 def launch_all(gpu: str, folder: TuningFolder, spec: Path | None) -> list[str]:
     """Build and launch each variant once; return the names of the kernels."""
-    opened, subject = open_gpu(gpu), subject_of(folder, spec)
+    opened, tunable = open_gpu(gpu), tunable_of(folder, spec)
     try:
         names = []
         for trial in counted(folder):
-            built = subject.build(trial.variant, opened.info.target)
+            built = tunable.build(trial.variant, opened.info.target)
             if isinstance(built, Refused):
                 raise InputError(f"{trial.variant.name} cannot be built now: {built.reason}")
-            launch = subject.launch(built)
+            launch = tunable.launch(built)
             opened.time_s(launch)
             names.append(launch.kernel)
         return names
@@ -136,7 +136,7 @@ def main() -> int:
         return 0
     if options.out is None:
         parser.error("--out FILE.csv is missing")
-    subject_of(folder, options.spec)
+    tunable_of(folder, options.spec)
     own = [sys.executable, __file__, str(options.run), "--gpu", options.gpu, "--launch"]
     if options.spec is not None:
         own += ["--spec", str(options.spec)]

@@ -181,10 +181,10 @@ def numerics(session: Session) -> dict[str, Any]:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         built = list(pool.map(lambda one: one[0].build(one[1], target), wanted))
     rows = []
-    for (subject, variant), kernel in zip(wanted, built, strict=True):
+    for (tunable, variant), kernel in zip(wanted, built, strict=True):
         session.show()
-        trial = VariantRunner(session.gpu, subject, TrialOptions(power=False), None).measure(kernel)
-        rows.append({"problem": subject.problem.title, "variant": variant.name, "status": str(trial.status),
+        trial = VariantRunner(session.gpu, tunable, TrialOptions(power=False), None).measure(kernel)
+        rows.append({"problem": tunable.problem.title, "variant": variant.name, "status": str(trial.status),
                      "correct": str(trial.correct), "reason": trial.reason[:150]})  # fmt: skip
     bad = [row for row in rows if row["correct"] != "yes" and row["status"] != "refused"]
     return {"compared": len(rows), "not_right": len(bad), "rows": rows}

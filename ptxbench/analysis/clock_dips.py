@@ -13,13 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxbench.analysis.hmm import WRONG_SHARE, Bools, Floats
+from ptxbench.analysis.hmm import WRONG_SHARE
+from ptxbench.core.arrays import Bools, Floats, Indices
 from ptxbench.core.condition import OptLevel
 from ptxbench.storage.schema import TrialRecord
-
-Ints = npt.NDArray[np.intp]
 
 # Before a run has told: so many of the trials with a dip are off, and this is worth so many trials.
 _BEFORE = 0.4
@@ -36,7 +34,7 @@ class Dips:
         off: Share of each group whose power is of no one level, shape (groups,).
     """
 
-    group: Ints
+    group: Indices
     off: Floats
 
     @classmethod

@@ -24,13 +24,14 @@ import numpy as np
 
 from ptxbench.analysis.clock_dips import Dips
 from ptxbench.analysis.drift_fit import Fit, Observations, fit_levels, stretches
-from ptxbench.analysis.hmm import Bools, Floats, LevelPrior
+from ptxbench.analysis.hmm import LevelPrior
 from ptxbench.analysis.large_steps import Lowering, large_steps, lowerings
 from ptxbench.analysis.level_covariance import LevelCovariance, level_covariance
 from ptxbench.analysis.operating_point import kernel_of, limited_trials
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.analysis.statistics import error_of_series
 from ptxbench.catalogue.model import is_sparse
+from ptxbench.core.arrays import Bools, Floats
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from ptxbench.analysis.clock_dips import Dips
-from ptxbench.analysis.hmm import Bools, Floats, LevelPrior, Smoothed, likelihood_of_no_level, smooth
+from ptxbench.analysis.hmm import LevelPrior, Smoothed, likelihood_of_no_level, smooth
 from ptxbench.analysis.level_covariance import powers_by_levels
+from ptxbench.core.arrays import Bools, Floats, Indices
 
 # Noise of one trial, as a fraction of its power: the likeliest of these.
 _NOISES = (0.0005, 0.0008, 0.0012, 0.002, 0.0035, 0.006, 0.01)
@@ -57,7 +57,7 @@ class Observations:
 
     log_power: Floats
     power_ratio: Floats
-    kernel: npt.NDArray[np.intp]
+    kernel: Indices
     informative: Bools
     after_pause: Bools
     dips: Dips
@@ -238,7 +238,7 @@ def _powers_across(observed: Observations, fit: Fit, apart: Bools) -> Floats:
     )
 
 
-def stretches(mean: Floats, apart: Bools) -> npt.NDArray[np.intp]:
+def stretches(mean: Floats, apart: Bools) -> Indices:
     """Return the number of the stretch at one level that each trial lies in, from 0 without gaps.
 
     Args:

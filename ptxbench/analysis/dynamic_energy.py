@@ -53,6 +53,7 @@ _BY_TWO, _DEGREES_BY_TWO = 0.0035, 2.0
 # Rounds from which on what more of them would give is foreseen; and by how much their interval may be
 # narrower than by their number alone, as they tell the drift levels better, too (studies/method/detail.md).
 _FORESEEN_FROM, _BY_LEVELS = 3, 0.5
+_NOTHING = Estimate(math.nan, UNKNOWN, 0)
 _BRANCHES = frozenset({"BRA", "BRX", "JMP", "CALL", "RET", "BSSY", "WARPSYNC"})
 
 
@@ -150,17 +151,9 @@ def solve_dynamic(subject: Subject, trials: Trials, common: RunCalibration) -> D
         common: What the rows of the run share.
     """
     own = last_attempt(trials.get(subject.name, ()))
-    single, faults = _difference(subject, own, (Role.TARGET, Role.OVERHEAD), trials, common)
-    double, _ = _difference(subject, own, (Role.TARGET_2N, Role.OVERHEAD_2N), trials, common)
-    return DynamicResult(
-        single.rounds_pj,
-        double.rounds_pj,
-        single.overhead_pj,
-        single.static_pj,
-        single.level_pj,
-        single.too_few,
-        faults,
-    )
+    single = _difference(subject, own, (Role.TARGET, Role.OVERHEAD), trials, common)
+    double = _difference(subject, own, (Role.TARGET_2N, Role.OVERHEAD_2N), trials, common)
+    return replace(single, energy_2n_pj=double.energy_pj)
 
 
 def dynamic_row(subject: Subject, trials: Trials, common: RunCalibration, sm_count: int) -> TableRow:
@@ -283,25 +276,14 @@ def overhead_trials(
     return next((trials[name] for name in names if name in trials), ())
 
 
-@dataclass(frozen=True)
-class _Difference:
-    """Target less overhead, an instruction and thread."""
-
-    rounds_pj: Estimate
-    overhead_pj: Uncertainty
-    static_pj: Uncertainty
-    level_pj: Uncertainty
-    too_few: frozenset[Role]
-
-
 def _difference(
     subject: Subject,
     own: Sequence[TrialRecord],
     roles: tuple[Role, Role],
     trials: Trials,
     common: RunCalibration,
-) -> tuple[_Difference, dict[str, tuple[Status, str]]]:
-    """Return (E_T - E_O) / N, and the trials that do not count, one overhead for all rounds."""
+) -> DynamicResult:
+    """Return (E_T - E_O) / N, one overhead for all rounds."""
     of_role = [r for r in own if r.role is roles[0]]
     target = loop_energy(of_role, common)
     beside = overhead_trials(subject, of_role[0], roles[1], trials) if of_role else ()
@@ -330,9 +312,8 @@ def _difference(
         ).times(1 / copies)
         loops = zip(roles, (target, overhead), strict=True)
         too_few = frozenset(role for role, one in loops if not one.stands)
-        return _Difference(rounds, beside_pj, static, level, too_few), faults
-    nothing = Estimate(math.nan, UNKNOWN, 0)
-    return _Difference(nothing, UNKNOWN, UNKNOWN, UNKNOWN, frozenset(roles)), faults
+        return DynamicResult(rounds, _NOTHING, beside_pj, static, level, too_few, faults)
+    return DynamicResult(_NOTHING, _NOTHING, UNKNOWN, UNKNOWN, UNKNOWN, frozenset(roles), faults)
 
 
 def _other_values(

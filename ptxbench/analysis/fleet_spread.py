@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 
-from ptxbench.analysis.board_spread import BoardRun, board_spread
+from ptxbench.analysis.board_spread import BoardRun, board_factors, logs_by_row, rounded
 from ptxbench.core.errors import InputError
 from ptxbench.storage.fleet_file import BoardLine, FleetFile, LeftOut, ModelSpread
 
@@ -62,7 +62,7 @@ def _usable(runs: Sequence[BoardRun]) -> tuple[list[BoardRun], list[LeftOut]]:
     usable, short = [reference], []
     for run in others:
         try:
-            board_spread(reference, [run])
+            board_factors([reference, run])
         except InputError as error:
             short.append(LeftOut(run.name, str(error)))
         else:
@@ -72,16 +72,21 @@ def _usable(runs: Sequence[BoardRun]) -> tuple[list[BoardRun], list[LeftOut]]:
 
 def _model(gpu: str, runs: Sequence[BoardRun]) -> ModelSpread:
     try:
-        spread = board_spread(runs[0], runs[1:])
+        boards = board_factors(runs)
     except InputError:  # a single board of fewer than three rows
         return ModelSpread(gpu, (_line(runs[0], 0, math.nan, math.nan),), 0, math.nan)
-    centre = math.exp(median(math.log(board.factor) for board in spread.boards))
-    scatters = _scatters(runs, [board.factor for board in spread.boards])
+    centre = math.exp(median(math.log(board.factor) for board in boards))
+    factors = [board.factor for board in boards]
+    scatters = _scatters(runs, factors)
     lines = [
         _line(run, board.rows, board.factor / centre, scatter)
-        for run, board, scatter in zip(runs, spread.boards, scatters, strict=True)
+        for run, board, scatter in zip(runs, boards, scatters, strict=True)
     ]
-    shared = [row.scatter for row in spread.rows if row.scatter is not None]
+    shared = [
+        rounded(stdev(log for _, _, log in of_row))
+        for of_row in logs_by_row(runs, factors)
+        if len(of_row) > 1
+    ]
     return ModelSpread(
         gpu,
         tuple(sorted(_judged(lines), key=lambda line: line.factor)),

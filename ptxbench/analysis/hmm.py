@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.intp]
-Bools = npt.NDArray[np.bool_]
+from ptxbench.core.arrays import Bools, Floats, Indices
 
 # Levels are fractions of a power: from -5% to 4%, by 0.1%.
 _LEVELS = np.arange(-0.05, 0.0401, 0.001)
@@ -145,8 +142,8 @@ class _Order:
         ends: Behind the last of the first looks, of the second, and so on; longer stretches come first.
     """
 
-    rows: Ints
-    ends: Ints
+    rows: Indices
+    ends: Indices
 
     @classmethod
     def of(cls, apart: Bools, series: int) -> _Order:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.analysis.hmm import Bools, Floats, Ints
 from ptxbench.analysis.operating_point import kernel_of
+from ptxbench.core.arrays import Bools, Floats, Indices
 from ptxbench.storage.schema import Role, TrialRecord
 
 # A step is large from here on, as ln of a power; common ones are 1 to 2%.
@@ -46,7 +46,7 @@ class Lowering:
         return self.lower_w + (power_w - self.upper_w) * self.factor
 
 
-def large_steps(log_power: Floats, kernel: Ints, counts: Bools, apart: Bools) -> Floats:
+def large_steps(log_power: Floats, kernel: Indices, counts: Bools, apart: Bools) -> Floats:
     """Return by how much each trial ran above the lowest level of the run, shape (n,): ln of a power.
 
     Stretches between two pauses are compared by the kernels that several of them ran. All is zero where no
@@ -106,7 +106,7 @@ def lowerings(records: Sequence[TrialRecord], above: Floats, unfed_w: float) -> 
     return found
 
 
-def _factor(dynamic_w: Floats, kernel: Ints, lower: Bools, upper: Bools) -> float:
+def _factor(dynamic_w: Floats, kernel: Indices, lower: Bools, upper: Bools) -> float:
     """Return the dynamic power at the lower level over that at the upper one, 0 where no kernel tells it."""
     logs, weights = [], []
     telling = dynamic_w > _LEAST_W
@@ -118,12 +118,12 @@ def _factor(dynamic_w: Floats, kernel: Ints, lower: Bools, upper: Bools) -> floa
     return math.exp(np.average(logs, weights=weights)) if logs else 0.0
 
 
-def _spread(of: Ints, over: Ints) -> Ints:
+def _spread(of: Indices, over: Indices) -> Indices:
     """Return for each number of the first how many of the second it goes with."""
     return np.bincount(np.unique(np.stack([of, over]), axis=1)[0])
 
 
-def _offsets(log_power: Floats, kernel: Ints, stretch: Ints) -> Floats:
+def _offsets(log_power: Floats, kernel: Indices, stretch: Indices) -> Floats:
     """Return the level of each stretch against the others: least squares of the medians of its kernels.
 
     The powers of kernels are eliminated: what is left has as many unknowns as stretches.
@@ -140,7 +140,7 @@ def _offsets(log_power: Floats, kernel: Ints, stretch: Ints) -> Floats:
     return np.asarray(np.linalg.lstsq(coupling, above.sum(0), rcond=None)[0])
 
 
-def _medians(values: Floats, group: Ints, count: int) -> Floats:
+def _medians(values: Floats, group: Indices, count: int) -> Floats:
     """Return the median of each group, NaN for one without any; of two in the middle the lower one."""
     order = np.lexsort((values, group))
     groups, first, size = np.unique(group[order], return_index=True, return_counts=True)
@@ -149,7 +149,7 @@ def _medians(values: Floats, group: Ints, count: int) -> Floats:
     return medians
 
 
-def _levels(offsets: Floats, trials: Ints) -> Floats:
+def _levels(offsets: Floats, trials: Indices) -> Floats:
     """Return the large level that each stretch is at, above the lowest."""
     order = np.argsort(offsets)
     parts = np.split(order, np.flatnonzero(np.diff(offsets[order]) > LARGE) + 1)

@@ -15,11 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.intp]
-Bools = npt.NDArray[np.bool_]
+from ptxbench.core.arrays import Bools, Floats, Indices
 
 # A trial that is further off than this many of its standard deviations pulls no harder.
 _HUBER = 1.345
@@ -76,7 +73,7 @@ class LevelCovariance:
 
 
 def level_covariance(
-    names: Sequence[str], stretch: Ints, tells: Bools, noise: float, spread: float
+    names: Sequence[str], stretch: Indices, tells: Bools, noise: float, spread: float
 ) -> LevelCovariance:
     """Return the covariance of the levels of the stretches that the kernels' trials lie in.
 
@@ -107,7 +104,13 @@ def level_covariance(
 
 
 def powers_by_levels(
-    log_power: Floats, errors: Floats, kernel: Ints, stretch: Ints, own: Floats, level: Floats, spread: float
+    log_power: Floats,
+    errors: Floats,
+    kernel: Indices,
+    stretch: Indices,
+    own: Floats,
+    level: Floats,
+    spread: float,
 ) -> Floats:
     """Return ln of the own power of each kernel, where whole stretches may move.
 

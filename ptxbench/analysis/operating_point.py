@@ -12,14 +12,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxbench.analysis.throttling import is_near_limit
+from ptxbench.core.arrays import Bools
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
-
-Mask = npt.NDArray[np.bool_]
 
 # A mean clock that is lower by more than this fraction holds a dip: 0.5 of 1980 MHz. Without one, that of a
 # kernel on an H200 repeats to 0.1 MHz at one drift level. At -O3 it is the full clock: a kernel that
@@ -46,11 +44,11 @@ class Selection:
     """Which trials of a kernel count.
 
     Attributes:
-        kept: Mask over the trials, shape (n,).
+        kept: Bools over the trials, shape (n,).
         mixed: Whether some that should be left out are kept, because too few others are there.
     """
 
-    kept: Mask
+    kept: Bools
     mixed: bool
 
 

@@ -13,15 +13,12 @@ from itertools import pairwise
 from operator import attrgetter
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxbench.analysis.statistics import Uncertainty
+from ptxbench.core.arrays import Floats, Indices
 from ptxbench.core.distributions import f_tail
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.intp]
 
 # NVML gives whole degrees; under this spread a slope would be noise.
 _MIN_SPREAD_C = 2.0
@@ -141,7 +138,7 @@ def _begins(ordered: Sequence[TrialRecord], sleeping_ns: Sequence[int]) -> list[
 
 
 def _by_session(
-    line: StaticPower, power_w: Floats, temperature_c: Floats, session: Ints, begins_ns: Sequence[int]
+    line: StaticPower, power_w: Floats, temperature_c: Floats, session: Indices, begins_ns: Sequence[int]
 ) -> StaticPower:
     """Return parallel lines, one a session, where these explain more than chance; else the one line.
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Floats
 from ptxbench.core.distributions import student_quantile
+
+_student95 = cache(student_quantile)
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Uncertainty:
         """Half-width of the 95% interval."""
         if not self.standard_error > 0:
             return self.standard_error
-        return student95(round(self.degrees, 3)) * self.standard_error
+        return _student95(round(self.degrees, 3)) * self.standard_error
 
     def times(self, factor: float) -> Uncertainty:
         """Return the uncertainty of `factor` times the quantity."""
@@ -112,7 +114,7 @@ def weighted(values: Sequence[float], weights: Sequence[float]) -> tuple[float, 
     return mean, float(squares.sum()) / (len(values) - 1)
 
 
-def error_of_series(values: npt.NDArray[np.float64]) -> float:
+def error_of_series(values: Floats) -> float:
     """Return the standard error of the mean of values that follow each other and resemble their neighbours.
 
     By the sum of their autocovariances as far as pairs of these are positive: the initial positive sequence
@@ -128,9 +130,3 @@ def error_of_series(values: npt.NDArray[np.float64]) -> float:
     ends = np.append(np.flatnonzero(pairs <= 0), len(pairs))
     variance = 2 * float(pairs[: ends[0]].sum()) - float(covariance[0])
     return math.sqrt(max(variance, float(covariance[0])) / n)
-
-
-@cache
-def student95(degrees: float) -> float:
-    """Return the two-sided 95% quantile of Student's t distribution."""
-    return student_quantile(degrees)

@@ -13,7 +13,7 @@ from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import Condition
 from ptxbench.core.status import Status
 from ptxbench.sass.loop_check import LoopCheck
-from ptxbench.storage.schema import Role, TableRow, TrialRecord, row_axes
+from ptxbench.storage.schema import Role, TableRow, TrialRecord, axes_of
 
 # An SM clock that differs by more than this fraction from the subject's median is another operating point.
 CLOCK_TOLERANCE = 0.01
@@ -95,7 +95,7 @@ class Subject:
         return TableRow.without_numbers(
             instruction=self.instruction.name,
             category=self.instruction.category,
-            **row_axes(self.condition),
+            **axes_of(self.condition),
             sass=loop_check.sass_text if loop_check else "",
             sass_per_ptx=loop_check.sass_per_ptx if loop_check else math.nan,
             status=status,

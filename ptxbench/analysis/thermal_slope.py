@@ -17,17 +17,14 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxbench.analysis.operating_point import kernel_of
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.analysis.statistics import Uncertainty
+from ptxbench.core.arrays import Floats, Indices
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.intp]
 
 # Fewer trials, or temperatures that spread less, tell no slope.
 _FEWEST = 30
@@ -110,7 +107,7 @@ def busy_static(
     )
 
 
-def _error_by_pieces(power_w: Floats, temperature_c: Floats, kernel: Ints) -> Uncertainty | None:
+def _error_by_pieces(power_w: Floats, temperature_c: Floats, kernel: Indices) -> Uncertainty | None:
     """Return how well pieces of the run know the slope, W per degree, None where there are too few.
 
     The jackknife that leaves out a piece of the series at a time, because what follows each other is not
@@ -131,7 +128,7 @@ def _error_by_pieces(power_w: Floats, temperature_c: Floats, kernel: Ints) -> Un
     return Uncertainty(math.sqrt((count - 1) * float(slopes.var())), count - 1)
 
 
-def _slope(power_w: Floats, temperature_c: Floats, kernel: Ints) -> tuple[float, float] | None:
+def _slope(power_w: Floats, temperature_c: Floats, kernel: Indices) -> tuple[float, float] | None:
     """Return the slope within kernels and its standard error, W per degree; None where there is none.
 
     A trial counts by the inverse square of its power, in proportion to which trials scatter.
@@ -156,7 +153,7 @@ def _slope(power_w: Floats, temperature_c: Floats, kernel: Ints) -> tuple[float,
     return slope, error
 
 
-def _within(values: Floats, weight: Floats, kernel: Ints) -> Floats:
+def _within(values: Floats, weight: Floats, kernel: Indices) -> Floats:
     """Return each value less the weighted mean of its kernel."""
     total = np.bincount(kernel, weight)
     mean = np.bincount(kernel, weight * values) / np.where(total > 0, total, 1.0)

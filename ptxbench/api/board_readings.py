@@ -14,7 +14,7 @@ from ptxbench.api.window_energy import GpuEnergy
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import ANY_BOARD_W
 from ptxbench.core.status import Status
-from ptxbench.energy.gate.comparison import SETTINGS, Comparison, compare
+from ptxbench.energy.gate.comparison import Comparison, compare
 from ptxbench.energy.gate.lateness import shift_at_windows, shift_beside_counter
 from ptxbench.energy.gate.readings import LIMITS, Mark, Verdict, judge, with_objection
 from ptxbench.energy.gate.source import judge_source
@@ -39,7 +39,7 @@ HISTORY_S = 10.0
 _FAR_ABOVE = 1.5
 _FEW = 0.1
 # A monitor asks again and again: what one of many parts says must be surer than in a run that asks once.
-_SOURCE = replace(SETTINGS, group_factor=4.0)
+_GROUP_FACTOR = 4.0
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class BoardReadings(ABC):
         if len(sources) < 2 or any(one.objection for one in sources):
             return energy
         power, counter = sorted(sources, key=lambda one: one.sensor.counts_energy)
-        verdict = judge_source(self.comparisons(), settings=_SOURCE)
+        verdict = judge_source(self.comparisons(), group_factor=_GROUP_FACTOR)
         if verdict.objection:
             other = found[1 - chosen]
             # Where only one tells the energy of the window, what the other would say follows from the ratio.

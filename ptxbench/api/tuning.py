@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PLACE = "tune_kernel()"
-_DTYPE_OF = {"f": "f", "i": "i", "u": "u"}
 _FILE_OF = {True: "kernel.ptx", False: "kernel.cu"}
 
 
@@ -261,13 +260,10 @@ def _argument(name: str, value: object, answer: Mapping[str, Any]) -> dict[str, 
 
 
 def _dtype(value: np.ndarray[Any, Any] | np.generic) -> str:
-    foreign = next((name for name, one in ELEMENTS.items() if one.foreign == value.dtype.name), None)
-    if foreign is not None:
-        return foreign
-    kind = f"{_DTYPE_OF.get(value.dtype.kind, '?')}{8 * value.dtype.itemsize}"
-    if kind not in DTYPES:
-        raise InputError(f"{_PLACE}: arrays of {value.dtype} are not supported; take {', '.join(DTYPES)}")
-    return kind
+    for name, element in ELEMENTS.items():
+        if value.dtype.name == (element.foreign or element.stored.name):
+            return name
+    raise InputError(f"{_PLACE}: arrays of {value.dtype} are not supported; take {', '.join(DTYPES)}")
 
 
 def _given(**values: object) -> dict[str, object]:

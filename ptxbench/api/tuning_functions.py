@@ -21,7 +21,7 @@ from ptxbench.experiment.calls.rounds import RoundSettings
 from ptxbench.experiment.calls.verdict import Judged, judge
 from ptxbench.tune.called_function import CalledFunction
 from ptxbench.tune.clocks.axes import SettingAxes, Values
-from ptxbench.tune.objective import Goal, Objective
+from ptxbench.tune.objective import Goal, Objective, plain_cost
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import AT_RANDOM, Tuning, require_sense, tune
@@ -183,10 +183,10 @@ def tune_function(
         _combinations(axes),
         SettingAxes(*(_values(one) for one in (clocks, None, power_limits))),
     )
-    subject = CalledFunction(function, values, check, reset, max_difference)
+    tunable = CalledFunction(function, values, check, reset, max_difference)
     by_power = strategy is not None or out is not None or axes_set.given
     tuning = Tuning(
-        problem=subject,
+        problem=tunable,
         goal=Goal(Objective(objective if by_power else Objective.TIME)),
         options=TrialOptions(power=by_power and objective != "time", seed=seed),
         strategy=strategy or AT_RANDOM,
@@ -197,10 +197,10 @@ def tune_function(
     )
     require_sense(tuning, tuning.strategy)
     with ExitStack() as stack:
-        device = _opened_after_a_call(subject, gpu, stack)
+        device = _opened_after_a_call(tunable, gpu, stack)
         path = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
         tuned = tune(device, tuning, path, path if resume else None)
-        at = {variant.name: n for n, variant in enumerate(subject.variants)}
+        at = {variant.name: n for n, variant in enumerate(tunable.variants)}
         if axes_set.given:
             found = [_searched(values[at[one.variant.name]], one) for one in tuned.trials]
             return _ordered(found, objective, check is not None, None)
@@ -240,12 +240,12 @@ def _searched(values: Mapping[str, Any], trial: Trial) -> Configured:
     return Configured(named, trial.best_time_s, reason, searched_j=trial.energy_j)
 
 
-def _opened_after_a_call(subject: CalledFunction, gpu: Any, stack: ExitStack) -> Any:
+def _opened_after_a_call(tunable: CalledFunction, gpu: Any, stack: ExitStack) -> Any:
     """Return the GPU that the function runs on, which its first call that works makes known."""
     said = ""
-    for variant in subject.variants if gpu is None else ():
+    for variant in tunable.variants if gpu is None else ():
         try:
-            subject.check(None, subject.build(variant, ""))
+            tunable.check(None, tunable.build(variant, ""))
         except LaunchError as error:
             said = said or str(error)
         else:
@@ -298,8 +298,8 @@ def _cost(one: Configured, objective: str) -> float:
     time_s = one.time_s if one.bench is None else one.bench.time_s
     if one.reason:
         return math.inf
-    costs = {"energy": one.energy_j, "time": time_s, "edp": one.energy_j * time_s}
-    return costs[objective] if math.isfinite(costs[objective]) else math.inf
+    cost = plain_cost(objective, time_s, one.energy_j)
+    return cost if math.isfinite(cost) else math.inf
 
 
 def _place(one: Configured, objective: str) -> tuple[bool, bool, float, float]:

@@ -23,7 +23,7 @@ from ptxbench.attribute.process_log import (
 )
 from ptxbench.attribute.ranges import RangeKind, Ranges, join_ranges, read_windows
 from ptxbench.attribute.replay.program_log import ProcessReplay, read_replay
-from ptxbench.attribute.whole_graphs import GraphKernels, WholeGraphs
+from ptxbench.attribute.whole_graphs import GraphKernels, GraphKey, WholeGraphs
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow
 
 # Kernels that follow each other this closely are one stretch of work for a sensor.
@@ -184,7 +184,7 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
     ranges: list[tuple[RangeKind, str, int, int]] = []
     replays: list[ProcessReplay] = []
     unseen_ns: list[tuple[int, int]] = []
-    named: dict[tuple[int, tuple[tuple[str, int], ...]], str] = {}
+    named: dict[GraphKey, str] = {}
     graphs: dict[str, GraphKernels] = {}
     for process, count, mine in zip(processes, counts, unseen, strict=True):
         if (replayed := read_replay(process.file, process.names, process.devices)) is not None:

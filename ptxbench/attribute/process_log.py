@@ -51,7 +51,7 @@ PIECE = 1 << 18
 _FAST, _MANY = 5000.0, 10_000
 _SLOWED = (
     "kernels of CUDA graphs were looked at one by one, which slowed a host that waits for each graph by half"
-    " on an H100; `ptxbench run --timer events` times graphs as a whole"
+    " on an H100; `ptxbench run --timer graphs` sees graphs as a whole"
 )
 
 
@@ -105,7 +105,7 @@ class ProcessLog:
         dropped: Kernels that were lost.
         remarks: What else to know, a sentence each.
         turns: When its kernels were looked at.
-        graphs: How many launches of each CUDA graph were seen kernel by kernel, by its number.
+        graphs: Of each CUDA graph that is seen as a whole, how many kernels of each name are in it.
         has_cuda: Whether it used CUDA.
     """
 
@@ -115,7 +115,7 @@ class ProcessLog:
     dropped: int = 0
     remarks: list[str] = field(default_factory=list)
     turns: list[_Turn] = field(default_factory=list)
-    graphs: dict[int, int] = field(default_factory=dict)
+    graphs: dict[int, dict[int, int]] = field(default_factory=dict)
     has_cuda: bool = False
 
     @property
@@ -169,8 +169,8 @@ def read_process(file: Path, *, is_early: bool) -> ProcessLog:
             process.devices[number] = text
         elif word == "dropped" and number is not None:
             process.dropped += number
-        elif word == "graph" and number is not None:
-            process.graphs[number] = _launched(text).alone
+        elif word == "in" and number is not None and (inside := _launched(text)).any:
+            process.graphs.setdefault(number, {})[inside.alone] = inside.graphs
         elif word in _SAID:
             process.remarks.append(f"process {pid}: {_SAID[word].format(rest)}")
             ended = ended or word == "refused"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -193,33 +193,14 @@ class RecordedProgram:
         return self.manifest.part
 
 
-class LogFacts(TypedDict):
-    """What a manifest keeps of the log of kernels, as in `ProgramPart`."""
-
-    processes: int
-    dropped: int
-    remarks: tuple[str, ...]
-    off_ns: tuple[int, ...]
-    on_ns: tuple[int, ...]
-    is_counted: bool
-    counts: Mapping[str, float]
-    replays: tuple[ProcessReplay, ...]
-    graphs: Mapping[str, GraphKernels]
+# What a manifest keeps of the log of kernels as it is.
+_LOGGED = ("processes", "dropped", "remarks", "is_counted", "counts", "replays", "graphs")
 
 
-def log_facts(log: LaunchLog) -> LogFacts:
-    """Return what a manifest keeps of the log of kernels."""
-    return {
-        "processes": log.processes,
-        "dropped": log.dropped,
-        "remarks": log.remarks,
-        "off_ns": tuple(off for off, _ in log.unseen_ns),
-        "on_ns": tuple(on for _, on in log.unseen_ns),
-        "is_counted": log.is_counted,
-        "counts": dict(log.counts),
-        "replays": log.replays,
-        "graphs": log.graphs,
-    }
+def log_facts(log: LaunchLog) -> dict[str, Any]:
+    """Return what a manifest keeps of the log of kernels, as fields of `ProgramPart`."""
+    off_ns, on_ns = (tuple(span[side] for span in log.unseen_ns) for side in (0, 1))
+    return {"off_ns": off_ns, "on_ns": on_ns, **{name: getattr(log, name) for name in _LOGGED}}
 
 
 def program_manifest(
@@ -310,18 +291,8 @@ def load(folder: Path) -> RecordedProgram:
     except (ValueError, TypeError) as error:
         raise InputError(f"{folder / RANGES}: {error}") from error
     unseen_ns = tuple(zip(facts.off_ns, facts.on_ns, strict=False))
-    log = LaunchLog(
-        _by_gpu(folder / LAUNCHES, unseen_ns),
-        facts.processes,
-        facts.dropped,
-        facts.remarks,
-        found,
-        unseen_ns,
-        facts.is_counted,
-        facts.counts,
-        facts.replays,
-        facts.graphs,
-    )
+    kept: dict[str, Any] = {name: getattr(facts, name) for name in _LOGGED}
+    log = LaunchLog(_by_gpu(folder / LAUNCHES, unseen_ns), ranges=found, unseen_ns=unseen_ns, **kept)
     return RecordedProgram(manifest, boards, log)
 
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from ptxbench.audit.boards import KnownBoard
-from ptxbench.audit.claim import Before, Cause, Claim, Reason, Span, Way
+from ptxbench.audit.claim import Cause, Claim, Reason, Span, Way
 from ptxbench.audit.readers.contents import Log
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.energy.methods import mtsm_j
+from ptxbench.energy.steady import UNIFORM_SD
 from ptxbench.energy.window import noise_w_of, window_energy
-from ptxbench.energy.window_values import UNIFORM_SD
 from ptxbench.meter.readers.nvml import LabelledWindow
 from ptxbench.sensors.description import SensorDescription, Shape
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
@@ -44,7 +44,7 @@ def claims_of(log: Log, board: KnownBoard, windows: Sequence[LabelledWindow]) ->
             continue
         name = " ".join(filter(None, (log.label, str(series.source) if not log.is_external else "meter")))
         if log.is_external:
-            yield from _of_meter(name, good)
+            yield from _with_energy(name, replace(_mean(name, log, good, Way.METER), reasons=(_SYSTEM,)))
         elif series.counts_energy:
             yield from _of_counter(name, log, good, windows)
         elif windows:
@@ -56,35 +56,45 @@ def claims_of(log: Log, board: KnownBoard, windows: Sequence[LabelledWindow]) ->
 def _of_whole(name: str, log: Log, good: Series, board: KnownBoard) -> Iterator[Claim]:
     """Yield mean, energy and highest reading of a log; its last values bound what was drawn at its end."""
     sensor, value_w = board.sensor(good.source), good.value
-    length_s, poll_s = _length_s(good), _poll_s(good)
-    mean_w = float(value_w.mean())
-    mean = Claim(
-        label=f"{name} mean power",
-        unit="W",
-        value=mean_w,
-        power_w=mean_w,
-        way=Way.MEAN,
-        source=good.source,
-        window_s=Span(length_s, length_s),
-        poll_s=poll_s,
-        gpu=log.gpu,
-        before_w=Span(float(value_w[0]), float(value_w[0])),
+    poll_s, highest_w = _poll_s(good), float(value_w.max())
+    mean = replace(
+        _mean(name, log, good, Way.MEAN),
+        before_w=_exactly(value_w[0]),
         end_w=_end_w(float(value_w[-1]), sensor, board),
         scatter_w=_scatter_w(value_w, sensor, poll_s) + log.quantum_w,
         reasons=tuple(_sampling(sensor, poll_s)),
     )
-    yield mean
-    yield replace(mean, label=f"{name} energy", unit="J", value=mean_w * length_s)
-    highest_w = float(value_w.max())
+    yield from _with_energy(name, mean)
+    label = f"{name} highest"
     yield replace(
-        mean,
-        label=f"{name} highest",
-        value=highest_w,
-        power_w=highest_w,
-        way=Way.HIGHEST,
-        end_w=None,
-        reasons=(),
+        mean, label=label, value=highest_w, power_w=highest_w, way=Way.HIGHEST, end_w=None, reasons=()
     )
+
+
+def _mean(name: str, log: Log, good: Series, way: Way) -> Claim:
+    """Return the mean power of all readings as a number of a log."""
+    mean_w = float(good.value.mean())
+    return Claim(
+        label=f"{name} mean power",
+        unit="W",
+        value=mean_w,
+        power_w=mean_w,
+        way=way,
+        source=None if log.is_external else good.source,
+        window_s=_exactly(_length_s(good)),
+        poll_s=_poll_s(good),
+        gpu=log.gpu,
+    )
+
+
+def _with_energy(name: str, mean: Claim) -> Iterator[Claim]:
+    """Yield a mean power, and the energy that it comes to."""
+    yield mean
+    yield replace(mean, label=f"{name} energy", unit="J", value=mean.value * mean.window_s.low)
+
+
+def _exactly(value: float) -> Span:
+    return Span(float(value), float(value))
 
 
 def _of_windows(
@@ -108,12 +118,11 @@ def _of_windows(
             power_w=read.energy_j / window.elapsed_s,
             way=Way.MEAN,
             source=good.source,
-            window_s=Span(window.elapsed_s, window.elapsed_s),
+            window_s=_exactly(window.elapsed_s),
             poll_s=_poll_s(good),
             gpu=log.gpu,
-            before=Before.UNKNOWN,
             is_uneven=True,
-            before_w=Span(float(before[-1]), float(before[-1])) if len(before) else None,
+            before_w=_exactly(before[-1]) if len(before) else None,
         )
         if read.status is not Status.OK:
             yield replace(
@@ -155,29 +164,12 @@ def _of_counter(name: str, log: Log, good: Series, windows: Sequence[LabelledWin
             power_w=energy_j / window.elapsed_s,
             way=Way.COUNTER,
             source=good.source,
-            window_s=Span(window.elapsed_s, window.elapsed_s),
+            window_s=_exactly(window.elapsed_s),
             # At the edges of a window the last value that was read counts.
             poll_s=_poll_s(good) if windows else 0.0,
             gpu=log.gpu,
             reasons=() if windows else (idle,),
         )
-
-
-def _of_meter(name: str, good: Series) -> Iterator[Claim]:
-    length_s, mean_w = _length_s(good), float(good.value.mean())
-    mean = Claim(
-        label=f"{name} mean power",
-        unit="W",
-        value=mean_w,
-        power_w=mean_w,
-        way=Way.METER,
-        source=None,
-        window_s=Span(length_s, length_s),
-        poll_s=_poll_s(good),
-        reasons=(_SYSTEM,),
-    )
-    yield mean
-    yield replace(mean, label=f"{name} energy", unit="J", value=mean_w * length_s)
 
 
 def _end_w(last_w: float, sensor: SensorDescription, board: KnownBoard) -> Span:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -28,6 +31,7 @@ from ptxbench.catalogue.fields import (
 from ptxbench.catalogue.model import Instruction, Unit
 from ptxbench.catalogue.own_files import OWN_FILES, OwnFile
 from ptxbench.catalogue.types import COMPANIONS, TYPES, default_companion
+from ptxbench.core.cache import Cache
 from ptxbench.core.errors import InputError
 from ptxbench.core.target import TARGETS
 
@@ -40,12 +44,10 @@ _OPTIONAL = {
     *EXPECTATION_KEYS,
 }
 TEMPLATE_SUFFIX = ".ptx.j2"
+_PARSED = Cache("catalogue")
 # So many names are in most of the files.
 _MANY = 100
 _NAMED = re.compile(r'name = "([^"]*)"')
-# A row that has a line to itself, as all have that ptxbench ships.
-_ROW_LINE = re.compile(r"^ *\{ name = .*\},?\n", re.MULTILINE)
-_GROUP = re.compile(r"^(?=\[\[group\]\])", re.MULTILINE)
 # Tables of a group that a row adds to; everything else of a row stands in the group's place.
 _MERGED = ("types", "values_of", "params")
 
@@ -92,7 +94,7 @@ def _named(names: frozenset[str], own: tuple[OwnFile, ...]) -> Mapping[str, Inst
 def rows_naming(opcodes: Collection[str]) -> tuple[Instruction, ...]:
     """Return at least the rows that name one of some SASS opcodes, in catalogue order.
 
-    It parses only the lines that do, where all of them take 0.3 s.
+    It makes only these, where all of them take 0.2 s.
 
     Args:
         opcodes: SASS opcodes with their modifiers.
@@ -103,20 +105,13 @@ def rows_naming(opcodes: Collection[str]) -> tuple[Instruction, ...]:
     if not opcodes or len(opcodes) > _MANY or _catalogue.cache_info().currsize:
         return load_catalogue() if opcodes else ()
     wanted = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, opcodes))})(?![\w.])")
-    texts = _texts(tuple(OWN_FILES.items()))
-    return tuple(row for name, text in texts for row in parse_rows(_abridged(text, wanted), name))
-
-
-def _abridged(text: str, wanted: re.Pattern[str]) -> str:
-    """Return a catalogue file without the rows that do not hold what is wanted, and without empty groups."""
-
-    def of_group(group: str) -> str:
-        if wanted.search(_ROW_LINE.sub("", group)):
-            return group
-        left = _ROW_LINE.sub(lambda line: line[0] if wanted.search(line[0]) else "", group)
-        return left if wanted.search(left) else ""
-
-    return "".join(map(of_group, _GROUP.split(text)))
+    return tuple(
+        _parse_row(row, shared, name)
+        for name, text in _texts(tuple(OWN_FILES.items()))
+        if wanted.search(text)
+        for row, shared in _rows_of(_groups(text, name), name)
+        if wanted.search(f"{row}{shared}")
+    )
 
 
 def _texts(own: Iterable[OwnFile]) -> Iterator[OwnFile]:
@@ -170,14 +165,27 @@ def parse_rows(text: str, origin: str, names: frozenset[str] | None = None) -> t
 @lru_cache(maxsize=64)
 def _groups(text: str, origin: str) -> list[Any]:
     """Return the groups of a catalogue file, which nobody changes."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"catalogue {origin}: not TOML: {error}") from error
+    document = _parsed(text, origin)
     groups = document.get("group", [])
     if not isinstance(groups, list) or set(document) - {"group"}:
         raise InputError(f"catalogue {origin}: holds something else than [[group]] tables")
     return groups
+
+
+def _parsed(text: str, origin: str) -> dict[str, Any]:
+    """Return what TOML says, kept by its text: to parse all files takes 0.2 s, most of a look-up."""
+    name = f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+    with suppress(ValueError, RecursionError):
+        held = json.loads(_PARSED.get(name) or b"null")
+        if isinstance(held, dict):
+            return held
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"catalogue {origin}: not TOML: {error}") from error
+    with suppress(TypeError, ValueError):  # a date, which no row takes
+        _PARSED.put(name, json.dumps(document).encode())
+    return document
 
 
 def check_unique(rows: Iterable[Instruction]) -> tuple[Instruction, ...]:

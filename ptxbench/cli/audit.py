@@ -14,6 +14,7 @@ from ptxbench.cli.options import AllRows
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.core.option import Arg
 from ptxbench.core.shared_options import Json
+from ptxbench.storage.atomic import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,6 @@ def command(options: _Options) -> None:
     from ptxbench.audit.audit import audit
     from ptxbench.report.audit import DOCS, as_json, sections
     from ptxbench.report.sections import sections_page
-    from ptxbench.storage.atomic import write_text
 
     found = audit(options.files, options)
     if options.html is not None:

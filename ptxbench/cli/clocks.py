@@ -14,11 +14,12 @@ from ptxbench.cli.clocks_ridge import ridge
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllowSettings, JsonOptions
 from ptxbench.cli.output import print_json, print_table, say
+from ptxbench.core.gpu_settings import GpuSettings, SettingChoices
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json
+from ptxbench.storage.codec import encode
 
 if TYPE_CHECKING:
-    from ptxbench.core.gpu_settings import SettingChoices
     from ptxbench.sensors.nvml import SettableDevice
 
 _NOT_FOUND = 127
@@ -38,7 +39,6 @@ def command() -> None:
 @command_of(JsonOptions, "show", group=command, short_help="Show what is set and what can be set.")
 def show(options: JsonOptions) -> None:
     """Show what is set on every GPU, what can be set, and whether a killed command left it set."""
-    from ptxbench.storage.codec import encode
     from ptxbench.storage.settings_journal import SettingsJournal
 
     documents, rows = [], []
@@ -118,9 +118,7 @@ def run(options: _RunOptions) -> int:
     refuses with exit code 3, and changes nothing, if another process is on the GPU or NVML refuses. Else
     the exit code is that of the command. --json prints the settings and the exit code at the end.
     """
-    from ptxbench.core.gpu_settings import GpuSettings
     from ptxbench.devices.settings import applied
-    from ptxbench.storage.codec import encode
 
     wanted = GpuSettings(
         options.sm_clock_mhz,

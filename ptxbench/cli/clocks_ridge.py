@@ -14,11 +14,13 @@ from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllowSettings, plot_of
 from ptxbench.cli.output import print_encoded, print_table, say
+from ptxbench.core.estimate import Estimate
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import GpuSpec, Json
+from ptxbench.storage.codec import encode
+from ptxbench.storage.shipped import find_table
 
 if TYPE_CHECKING:
-    from ptxbench.core.estimate import Estimate
     from ptxbench.model.clocks.power_capping import CappedKernel
     from ptxbench.model.clocks.ridge import PowerSample, Ridge
 
@@ -97,7 +99,6 @@ def _of_samples(samples: Path, cap_w: float | None, fit_cap: bool, plot: Path | 
 def _of_gpu(spec: str, cap_w: float | None, plot: Path | None, allowed: bool, as_json: bool) -> None:
     from ptxbench.devices.select import open_settable
     from ptxbench.experiment.clock_sweep import sweep_clocks
-    from ptxbench.storage.codec import encode
 
     gpu = open_chosen_gpu(spec)
     try:
@@ -142,7 +143,6 @@ def _short(ridge: Ridge) -> Ridge:
 def _of_run(run: Path, plot: Path | None, as_json: bool) -> None:
     from ptxbench.model.clocks.power_capping import fit_power_capping
     from ptxbench.storage.run_folder import RunFolder
-    from ptxbench.storage.shipped import find_table
 
     with RunFolder.open(find_table(run)) as folder:
         found, info = fit_power_capping(folder.records()), folder.manifest.gpu

@@ -9,6 +9,7 @@ import click
 
 from ptxbench.cli.bench import print_comparison
 from ptxbench.cli.command import command_of
+from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json, Seed
 
@@ -41,7 +42,6 @@ def command(options: _Options) -> int:
     """
     from ptxbench.api.comparing_commands import compare_commands, words_of
     from ptxbench.api.monitor import EnergyMonitor
-    from ptxbench.cli.progress import progress_bar
     from ptxbench.devices.select import named_gpus
 
     if len(options.commands) < 2:

@@ -16,6 +16,9 @@ from ptxbench.cli.parameters import FormatName
 from ptxbench.cli.terminal import as_written
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import Category, Json, OptionalPatterns, tables_of
+from ptxbench.core.target import find_target
+from ptxbench.report.text_table import output_width
+from ptxbench.storage.shipped import SHIPPED, find_table, shipped_names, table_name
 
 if TYPE_CHECKING:
     from ptxbench.catalogue.model import Instruction
@@ -63,7 +66,6 @@ def command(options: _Options) -> None:
     from ptxbench.catalogue.operations import named_kinds, parse_operation
     from ptxbench.catalogue.search import find, search
     from ptxbench.catalogue.select import matching_instructions, narrowed
-    from ptxbench.core.target import find_target
 
     if options.as_json and options.form not in (None, "json"):
         raise click.UsageError(f"--json and --format {options.form} exclude each other.")
@@ -100,7 +102,6 @@ def _print_operations(
     from ptxbench.report.operation_costs import COLUMNS, NUMBERS, cells, document
     from ptxbench.report.operations_page import render_operations
     from ptxbench.storage.operations_file import SHIPPED_FILE, read_operations
-    from ptxbench.storage.shipped import SHIPPED, find_table, table_name
 
     if form not in ("text", "json", "html"):
         raise click.UsageError(f"operations are printed as text, html or --json, not --format {form}.")
@@ -144,8 +145,6 @@ def _print_costs(found: Selection, selection: Selection, options: _Options, form
         reached,
         reasons_text,
     )
-    from ptxbench.report.text_table import output_width
-    from ptxbench.storage.shipped import shipped_names, table_name
 
     # One that is named twice would look like two boards that agree.
     tables = dict.fromkeys(map(table_name, options.tables or map(Path, shipped_names())))

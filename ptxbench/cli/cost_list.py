@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptxbench.cli.output import print_table
+from ptxbench.core.condition import OptLevel
 from ptxbench.core.shared_options import OPT_LEVELS
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ def print_instructions(rows: Sequence[Instruction]) -> None:
 
 def _sass(row: Instruction) -> tuple[str, ...]:
     """Return the SASS columns; what cannot be measured says so, and `show` says why."""
-    from ptxbench.core.condition import OptLevel
-
     if row.refused:
         return tuple("refused" for _ in OPT_LEVELS)
     return tuple(_short(row.expected(OptLevel(level))) for level in OPT_LEVELS)

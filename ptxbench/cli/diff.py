@@ -18,6 +18,9 @@ from ptxbench.cli.parameters import Fraction
 from ptxbench.core.condition import operands_text
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json
+from ptxbench.core.status import Status
+from ptxbench.storage.codec import encode
+from ptxbench.storage.shipped import find_table
 
 if TYPE_CHECKING:
     from ptxbench.report.diff import Agreement, RowDiff, RunDiff, RunSide
@@ -51,7 +54,6 @@ def command(options: _Options) -> None:
     """
     from ptxbench.report.diff import diff_runs, over_limit
     from ptxbench.storage.run_folder import RunFolder
-    from ptxbench.storage.shipped import find_table
 
     found = []
     with RunFolder.open(find_table(options.run_a)) as a:
@@ -74,8 +76,6 @@ def command(options: _Options) -> None:
 
 
 def _print_json(found: Sequence[RunDiff]) -> None:
-    from ptxbench.storage.codec import encode
-
     if len(found) == 1:
         print_encoded(found[0], {})
     else:
@@ -161,8 +161,6 @@ def _print_sass(found: RunDiff) -> None:
 
 def _not_compared(rows: Sequence[RowDiff]) -> list[str]:
     """Return a line for each kind of rows that are not compared, with their number."""
-    from ptxbench.core.status import Status
-
     missing = (None, Status.NOT_REACHED)
     neither = sum(row.a_status in missing and row.b_status in missing for row in rows)
     only_a = sum(row.a_status not in missing and row.b_status in missing for row in rows)

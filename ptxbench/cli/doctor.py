@@ -15,6 +15,7 @@ from ptxbench.cli.doctor_sensor import sensor
 from ptxbench.cli.options import GpuOptions
 from ptxbench.cli.output import encoded, print_encoded
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.errors import GpuError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +50,6 @@ def command(options: _Options) -> None:
     """
     import scipy  # noqa: F401, before anything is measured: it describes the sensors in the end
 
-    from ptxbench.core.errors import GpuError, InputError
     from ptxbench.devices.machine_checks import machine_verdicts, tool_verdicts
     from ptxbench.storage.doctor_file import State
 
@@ -86,7 +86,6 @@ def command(options: _Options) -> None:
 
 def _faults() -> tuple[Verdict, ...]:
     """Return a line for each board that cannot be measured."""
-    from ptxbench.core.errors import GpuError
     from ptxbench.devices.machine_checks import fault_verdicts
 
     try:

@@ -17,6 +17,7 @@ from ptxbench.cli.options import plot_of, require_resumable
 from ptxbench.cli.output import print_encoded, print_table, say_lost
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, SensorPath
+from ptxbench.report.text_table import output_width
 
 if TYPE_CHECKING:
     from ptxbench.devices.base import Gpu
@@ -165,8 +166,6 @@ def _print_load(points: Sequence[MethodPoint]) -> None:
 
 def _fitting(columns: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Return the columns of each of several tables below each other, as many as a terminal is wide."""
-    from ptxbench.report.text_table import output_width
-
     width = output_width()
     each = len(columns) if width is None else max(1, (width - _WAY_WIDTH) // _CELL_WIDTH)
     return [columns[i : i + each] for i in range(0, len(columns), each)]

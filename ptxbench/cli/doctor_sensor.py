@@ -13,10 +13,10 @@ from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import plot_of, require_resumable
 from ptxbench.cli.output import print_encoded, print_table
+from ptxbench.core.estimate import Estimate
 from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume
 
 if TYPE_CHECKING:
-    from ptxbench.core.estimate import Estimate
     from ptxbench.sensors.characterize.probe import SensorCharacterization
     from ptxbench.sensors.description import SensorDescription
     from ptxbench.storage.sensor_file import SensorFile

@@ -12,13 +12,15 @@ import click
 from ptxbench.api.estimate_options import EstimateOptions
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import encoded, print_encoded, print_table
+from ptxbench.cli.progress import progress_lines
 from ptxbench.core.errors import ArgumentError, InputError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import ESTIMATE_TABLE, Json
+from ptxbench.storage.atomic import require_file, write_text
 
 if TYPE_CHECKING:
     from ptxbench.api.table import Table
-    from ptxbench.core.gpu_info import GpuInfo
     from ptxbench.model.estimate import KernelEstimate
     from ptxbench.report.sections import Section
 
@@ -57,7 +59,6 @@ def command(options: _Options) -> None:
     from ptxbench.api.emulating import is_specification
     from ptxbench.api.kernel import estimate_of
     from ptxbench.api.table import load_table
-    from ptxbench.cli.progress import progress_lines
     from ptxbench.model.default_table import default_table
 
     launched = options.ncu is not None or is_specification(options.kernel)
@@ -99,7 +100,6 @@ def _show(result: KernelEstimate, gpu: GpuInfo, options: _Options) -> None:
     """Print an estimate, and write its page where one is wanted."""
     from ptxbench.report.estimate import DOCS, sections
     from ptxbench.report.sections import sections_page
-    from ptxbench.storage.atomic import write_text
 
     parts = sections(result, gpu, str(options.ncu or ""))
     if options.html is not None:
@@ -110,8 +110,6 @@ def _show(result: KernelEstimate, gpu: GpuInfo, options: _Options) -> None:
 
 def _require_page(html: Path, against: str) -> None:
     """Refuse a page that cannot be written, before anything is computed."""
-    from ptxbench.storage.atomic import require_file
-
     if against:
         raise click.UsageError("--html is the page of one kernel; leave --against out.")
     require_file(html)

@@ -10,10 +10,11 @@ import click
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import JsonOptions
 from ptxbench.cli.output import print_json, print_table
+from ptxbench.core.errors import GpuError
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.printable import number
 
 if TYPE_CHECKING:
-    from ptxbench.core.gpu_info import GpuInfo
     from ptxbench.devices.select import ListedGpu
 
 _NUMBERS = ("SMs", "limit W", "clock MHz")
@@ -25,7 +26,6 @@ def command(options: JsonOptions) -> None:
 
     The option --gpu takes the names in the first column. A GPU that cannot be used has a line that says why.
     """
-    from ptxbench.core.errors import GpuError
     from ptxbench.devices.select import list_gpus
 
     real: tuple[ListedGpu, ...] = ()

@@ -12,11 +12,12 @@ import click
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.parameters import PictureFolder
+from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import Estimate
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
-    from ptxbench.core.estimate import Estimate
     from ptxbench.meter.figures import MethodFigures
     from ptxbench.meter.host import HostLog
     from ptxbench.meter.readers import Mapping
@@ -75,7 +76,6 @@ def validate(options: _Options) -> None:
 
 
 def _host_log(options: _Options, mapping: Mapping | None) -> HostLog:
-    from ptxbench.core.errors import InputError
     from ptxbench.meter.host import log_from_csv, log_from_run
 
     run, nvml, windows = options.run, options.nvml, options.windows
@@ -93,7 +93,7 @@ def _host_log(options: _Options, mapping: Mapping | None) -> HostLog:
 def _draw(result: Validation, folder: Path | None) -> tuple[Path, ...]:
     if folder is None:
         return ()
-    from ptxbench.meter.plots import draw
+    from ptxbench.report.validation_plots import draw
 
     return draw(result, folder)
 

@@ -32,7 +32,7 @@ class _Options:
 
     file: Annotated[Path, Arg()]
     entry: str | None = None
-    target: Annotated[str | None, target_of("default: any")] = None
+    target: Annotated[str | None, target_of("default: that of a cubin; for PTX sm_90a")] = None
     shared: Annotated[str, Opt(metavar="BYTES")] = "0"
     registers: Annotated[int | None, Opt(1, 255)] = None
     blocks: Annotated[

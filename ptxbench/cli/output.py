@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ptxbench.cli.terminal import as_written
+from ptxbench.report.text_table import Column, Kind, output_width, render_table
+from ptxbench.storage.codec import encode
 
 if TYPE_CHECKING:
     from ptxbench.catalogue.search import Selection
@@ -16,15 +18,11 @@ if TYPE_CHECKING:
 
 def print_json(document: dict[str, Any]) -> None:
     """Print JSON; a number that is not known (NaN) is null."""
-    from ptxbench.storage.codec import encode
-
     click.echo(json.dumps(encode(document), indent=1), file=as_written())
 
 
 def encoded(document: object) -> dict[str, Any]:
     """Return a dataclass as it is kept in JSON files."""
-    from ptxbench.storage.codec import encode
-
     plain = encode(document)
     assert isinstance(plain, dict)  # noqa: S101
     return plain
@@ -49,8 +47,6 @@ def print_table(
         numbers: Headings of the columns of numbers: aligned to the right, never cut.
         optional: Headings of the columns that a narrow terminal leaves out, in this order.
     """
-    from ptxbench.report.text_table import Column, Kind, output_width, render_table
-
     columns = [
         Column(
             heading,

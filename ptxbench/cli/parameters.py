@@ -11,6 +11,7 @@ import click
 
 from ptxbench.core.condition import ARRAY_PATTERNS, Pattern
 from ptxbench.core.shared_options import BY_DIMENSION, OF_ARRAYS, PATTERNS
+from ptxbench.storage.atomic import require_file
 
 if TYPE_CHECKING:
     from ptxbench.tune.clocks.axes import Values
@@ -359,8 +360,6 @@ def require_report(path: Path, *endings: str) -> None:
         UsageError: It has another ending.
         InputError: It cannot be written.
     """
-    from ptxbench.storage.atomic import require_file
-
     if path.suffix.lower() not in ("", *endings):
         raise click.UsageError(f"--out {path}: the ending {path.suffix} is none of {', '.join(endings)}.")
     require_file(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,12 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllRows, plot_of
 from ptxbench.cli.parameters import FormatName, Size
 from ptxbench.cli.terminal import as_written
+from ptxbench.core.errors import InputError
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json
+from ptxbench.report.text_table import output_width
+from ptxbench.storage.atomic import require_file, write_bytes, write_text
+from ptxbench.storage.shipped import SHIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +81,6 @@ def command(options: _Options) -> None:
         _print_instead(options)
         return
     from ptxbench.report.formats import format_by_ending, render_report
-    from ptxbench.report.text_table import output_width
-    from ptxbench.storage.atomic import require_file
 
     if options.as_json and options.form not in (None, "json"):
         raise click.UsageError(f"--json and --format {options.form} exclude each other.")
@@ -107,7 +110,6 @@ def _report_of(run: Path, options: _Options, form: str) -> RunReport:
     from ptxbench.report.formats import RunReport
     from ptxbench.storage.kernels import KernelStore
     from ptxbench.storage.location import require_outside
-    from ptxbench.storage.shipped import SHIPPED
 
     atlas = open_atlas(run)
     require_outside(atlas.path, options.out, options.plot)
@@ -164,11 +166,7 @@ def _report_no_table(options: _Options, form: str) -> bool:
 
 def _report_job(options: _Options, form: str) -> bool:
     """Print what the ranks of a job took, and return whether the folder is one of a job."""
-    import json
-
     from ptxbench.attribute.job import document, lines, load_job
-    from ptxbench.core.errors import InputError
-    from ptxbench.report.text_table import output_width
     from ptxbench.storage.location import require_outside
 
     (run,) = options.runs
@@ -187,7 +185,6 @@ def _report_job(options: _Options, form: str) -> bool:
 def _report_calibration(options: _Options, form: str) -> None:
     """Print a calibration as text or JSON."""
     from ptxbench.cli.calibrate import print_calibration
-    from ptxbench.core.errors import InputError
     from ptxbench.model.atlas import open_atlas
 
     run, *others = options.runs
@@ -202,7 +199,6 @@ def _report_rooflines(
     runs: Sequence[Path], others: Sequence[Path], form: str, plot: Path | None, out: Path | None
 ) -> None:
     """Write the page of rooflines; exit code 1 where one of them has no line."""
-    from ptxbench.core.errors import InputError
     from ptxbench.report.roofline_page import missing_fits, read_roofline, render_rooflines
     from ptxbench.storage.location import require_outside
 
@@ -225,17 +221,12 @@ def _report_rooflines(
 
 def _report_profile(options: _Options, form: str) -> None:
     """Print a profile of a step; exit code 1 where its rows are no measurements."""
-    import json
-
     from ptxbench.attribute.replay.page import page
     from ptxbench.attribute.replay.profile import profile_of
     from ptxbench.attribute.replay.replayed import ProfileFolder
     from ptxbench.attribute.replay.shown import document, text
     from ptxbench.attribute.stack_formats import FORMATS, format_of
     from ptxbench.attribute.stacks import profile_stacks
-    from ptxbench.core.errors import InputError
-    from ptxbench.report.text_table import output_width
-    from ptxbench.storage.atomic import write_bytes
     from ptxbench.storage.location import require_outside
 
     run, *others = options.runs
@@ -268,7 +259,6 @@ def _give(text: str, form: str, out: Path | None) -> None:
     if out is None:
         click.echo(text, file=None if form == "text" else as_written())
         return
-    from ptxbench.storage.atomic import write_text
 
     write_text(out, text + "\n")
     click.echo(f"ptxbench: wrote {out}", err=True)

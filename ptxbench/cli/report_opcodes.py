@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.output import print_encoded, print_table
+from ptxbench.core.errors import InputError
 
 if TYPE_CHECKING:
     from ptxbench.model.solution import JointSolution
@@ -27,7 +28,6 @@ def print_opcodes(run: Path, *, store: bool, as_json: bool) -> None:
     Raises:
         InputError: There is nothing to solve.
     """
-    from ptxbench.core.errors import InputError
     from ptxbench.model.atlas import JOINT_INCLUDES, open_atlas
 
     atlas = open_atlas(run)

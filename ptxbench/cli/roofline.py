@@ -28,6 +28,7 @@ from ptxbench.core.shared_options import (
     TableFolder,
     window_of,
 )
+from ptxbench.storage.atomic import require_file, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,8 +149,6 @@ def show(options: _ShowOptions) -> None:
     if options.counts is not None and options.kernels is None:
         raise click.UsageError("--counts needs --kernels.")
     if options.html is not None:
-        from ptxbench.storage.atomic import require_file
-
         require_file(options.html)
     results = _results(options.run_paths, options.operands)
     placed = _placed(results[0], options.kernels, options.counts)
@@ -159,7 +158,6 @@ def show(options: _ShowOptions) -> None:
         plot_roofline(results, options.plot, placed)
     if options.html is not None:
         from ptxbench.report.roofline_page import read_roofline, render_rooflines
-        from ptxbench.storage.atomic import write_text
 
         write_text(
             options.html, render_rooflines([read_roofline(path) for path in options.run_paths], placed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,9 @@ from ptxbench.core.option import Arg, Opt
 from ptxbench.core.printable import printable
 from ptxbench.core.shared_options import Json, TableFolder
 from ptxbench.core.wrap import width_of
+from ptxbench.report.metrics import prometheus_text
+from ptxbench.storage.atomic import require_file, write_bytes, write_text
+from ptxbench.storage.file_errors import writing
 
 if TYPE_CHECKING:
     from ptxbench.attribute.powers import Expected
@@ -41,7 +45,8 @@ class _Options:
     Attributes:
         spec: The GPU: all, or a list such as 0,1 (default: all visible); simulated[:PROFILE] with --from.
         no_kernels: Do not follow kernels: energy of the whole run only.
-        timer: What times kernels: cupti, or events, which are less exact (cupti where it is free).
+        timer: What times kernels: cupti, graphs (the same with CUDA graphs as a whole), or events, which are
+            less exact (cupti where it is free).
         max_launch_rate: Look at kernels in turns where a process launches more a second (default: 5000; with
             --trace 1e9, which is at all).
         replay: Launch each kind of kernel again when the program is over, for its energy a launch.
@@ -63,7 +68,7 @@ class _Options:
 
     spec: Annotated[str | None, Opt(metavar="GPU", flag="--gpu")] = None
     no_kernels: bool = False
-    timer: Annotated[str, Opt(choices=("cupti", "events"))] = "cupti"
+    timer: Annotated[str, Opt(choices=("cupti", "graphs", "events"))] = "cupti"
     max_launch_rate: Annotated[float | None, Opt(1, 1e9, metavar="PER_S")] = None
     replay: bool = False
     replay_after: Annotated[int | None, Opt(1, 10**15, metavar="N")] = None
@@ -241,7 +246,7 @@ def _check_usage(options: _Options) -> None:
     if bool(options.words) == (kept is not None):
         raise click.UsageError("Give a command to run, or --from RUN.")
     replay = options.replay or options.replay_after is not None
-    if replay and (options.no_kernels or options.timer == "events" or kept is not None):
+    if replay and (options.no_kernels or options.timer != "cupti" or kept is not None):
         raise click.UsageError(
             "--replay needs the kernels of a command that runs, by CUPTI: leave out --no-kernels, --timer"
             " events and --from."
@@ -308,8 +313,6 @@ def _check_table(table: Path | None, ncu: Path | None) -> None:
 
 def _check_files(*paths: Path | None) -> None:
     """Refuse files that cannot be written, or are there already, before anything runs."""
-    from ptxbench.storage.atomic import require_file
-
     for path in paths:
         if path is None:
             continue
@@ -338,19 +341,15 @@ def _write(
         write_timeline(recorded, program, trace)
     if html is not None:
         from ptxbench.attribute.page import page
-        from ptxbench.storage.atomic import write_text
 
         write_text(html, page(recorded, program, profiles, expected))
     if options.metrics is not None:
         from ptxbench.attribute.metrics import program_samples
-        from ptxbench.report.metrics import prometheus_text
-        from ptxbench.storage.atomic import write_text
 
         write_text(options.metrics, prometheus_text(program_samples(program)))
     if flame is not None:
         from ptxbench.attribute.stack_formats import FORMATS, format_of
         from ptxbench.attribute.stacks import program_stacks
-        from ptxbench.storage.atomic import write_bytes
 
         stacks = program_stacks(recorded, program, profiles, expected)
         write_bytes(flame, FORMATS[format_of(flame)](stacks))
@@ -376,7 +375,6 @@ def _make_folder(out: Path) -> None:
 def _free_place(out: Path) -> Path:
     """Return the folder, or a new one beside it where the command made a file there that a run has."""
     from ptxbench.attribute.recorded import FILES
-    from ptxbench.storage.file_errors import writing
 
     taken = next((out / name for name in (*FILES, _REPORT, _TABLE) if (out / name).exists()), None)
     if taken is None:
@@ -392,10 +390,7 @@ def _free_place(out: Path) -> Path:
 
 
 def _keep(program: ProgramEnergy, profiles: Sequence[Profile], out: Path) -> None:
-    import json
-
     from ptxbench.attribute.report import csv_text, document
-    from ptxbench.storage.atomic import write_text
 
     write_text(out / _REPORT, json.dumps(document(program, profiles), indent=1) + "\n")
     write_text(out / _TABLE, csv_text(program))
@@ -407,8 +402,6 @@ def _say(lines: Sequence[str]) -> None:
 
 
 def _print_json(document: dict[str, object]) -> None:
-    import json
-
     _print(json.dumps(document, indent=1), as_written(sys.stderr))
 
 

@@ -12,8 +12,11 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import DEFAULT_TARGET, target_of
 from ptxbench.cli.output import print_json, say_found
 from ptxbench.cli.terminal import as_written
+from ptxbench.core.condition import Form, OptLevel
+from ptxbench.core.errors import InputError
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import CataloguePath, Json, OneOptLevel, OptionalPatterns
+from ptxbench.core.target import find_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +56,6 @@ def command(options: _Options) -> None:
     """
     from ptxbench.catalogue.search import find
     from ptxbench.catalogue.select import few
-    from ptxbench.core.errors import InputError
     from ptxbench.storage.own_catalogue import with_own
 
     patterns = with_own(options.catalogue, options.patterns)
@@ -77,8 +79,6 @@ def command(options: _Options) -> None:
 
 def _build(instruction: Instruction, options: _Options) -> Module:
     from ptxbench.codegen.assemble import assemble_ptx
-    from ptxbench.core.condition import Form, OptLevel
-    from ptxbench.core.target import find_target
     from ptxbench.sass.module import build_module
 
     return build_module(
@@ -112,7 +112,6 @@ def _print(module: Module, options: _Options) -> None:
 
 def _toggles(module: Module, target_name: str) -> Toggles | None:
     """Return how the random operands change, or None where the reference does not know the loop."""
-    from ptxbench.core.target import find_target
     from ptxbench.emulator.kernel import UnknownInstructionError
     from ptxbench.emulator.toggles import operand_toggles
 

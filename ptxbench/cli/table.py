@@ -17,11 +17,13 @@ from ptxbench.cli.output import say, say_found, say_lost
 from ptxbench.cli.progress import progress_bar
 from ptxbench.cli.table_cluster import ClusterOptions, measure_on_cluster
 from ptxbench.cli.terminal import as_written
+from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import words_of
+from ptxbench.core.target import find_target
 from ptxbench.experiment.table_options import TableOptions
+from ptxbench.report.text_table import output_width
 
 if TYPE_CHECKING:
-    from ptxbench.core.gpu_info import GpuInfo
     from ptxbench.devices.base import Gpu
     from ptxbench.storage.run_folder import RunFolder
     from ptxbench.storage.schema import TableRow
@@ -39,7 +41,6 @@ def command(given: ClusterOptions) -> None:
     the board that it meets. The boards are compared at the end (`ptxbench report --boards`).
     """
     from ptxbench.cli.table_many import measure_many
-    from ptxbench.core.target import find_target
     from ptxbench.devices.select import names_several
     from ptxbench.experiment.sensor_choice import sensors_for
     from ptxbench.experiment.session import resume_run, start_run
@@ -142,7 +143,6 @@ def _go_on(path: Path, spec: str | None, *, isolate: bool = False) -> str:
 def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as_json: bool) -> None:
     from ptxbench.report.formats import RunReport, render_report
     from ptxbench.report.text import cost_sentence, scale_sentence, source_sentence, tables_text
-    from ptxbench.report.text_table import output_width
     from ptxbench.storage.run_spread import spread_sentence
 
     if as_json:

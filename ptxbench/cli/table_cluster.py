@@ -13,6 +13,8 @@ from ptxbench.cli.output import print_encoded, say
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import Opt
 from ptxbench.experiment.table_options import TableOptions
+from ptxbench.report.fleet import fleet_text
+from ptxbench.report.text_table import output_width
 
 if TYPE_CHECKING:
     from ptxbench.experiment.fleet import Job
@@ -99,9 +101,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 def print_boards(document: FleetFile, folder: Path, as_json: bool, jobs: Sequence[Job] = ()) -> None:
     """Print how the boards of a folder differ, and how the tasks ended that measured them."""
-    from ptxbench.report.fleet import fleet_text
-    from ptxbench.report.text_table import output_width
-
     if as_json:
         codes = {job.job_id: job.code for job in jobs}
         print_encoded(document, {"folder": str(folder), **({"exit_codes": codes} if jobs else {})})

@@ -12,6 +12,8 @@ import click
 from ptxbench.cli.output import print_encoded, say
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.option import words_of
+from ptxbench.report.fleet import fleet_text
+from ptxbench.report.text_table import output_width
 
 if TYPE_CHECKING:
     from ptxbench.experiment.supervise import Outcome
@@ -29,8 +31,6 @@ def measure_many(options: TableOptions) -> int:
     from ptxbench.experiment.fleet_runs import gather, require_fleet_folder
     from ptxbench.experiment.isolate import board_work
     from ptxbench.experiment.supervise import supervise
-    from ptxbench.report.fleet import fleet_text
-    from ptxbench.report.text_table import output_width
 
     out = options.out
     if out is None:

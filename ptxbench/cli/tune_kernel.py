@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import say
 from ptxbench.cli.tuning import Place, SettingOptions, TuneOptions, search_and_print
+from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import GpuSpec
+from ptxbench.storage.atomic import write_text
 from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions, VariantTimeout
-
-if TYPE_CHECKING:
-    from ptxbench.core.gpu_info import GpuInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +64,6 @@ def kernel(options: _KernelOptions) -> int:
     stopped. On a real GPU the search runs in a separate process, which is ended if a variant hangs, and
     continues without it. The exit code is 1 if no variant is valid.
     """
-    from ptxbench.core.gpu_info import GpuKind
-    from ptxbench.storage.atomic import write_text
     from ptxbench.tune.spec_file import load_spec
     from ptxbench.tune.t1_file import t1_text
     from ptxbench.tune.user_kernel import UserKernel

@@ -12,8 +12,12 @@ import click
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import print_json
 from ptxbench.cli.parameters import PictureFolder, require_report
+from ptxbench.core.errors import InputError
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json, TableFolder
+from ptxbench.report.text_table import output_width
+from ptxbench.storage.atomic import write_text
+from ptxbench.storage.shipped import find_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,11 +57,8 @@ def report(options: _ReportOptions) -> int:
     along with time, power and energy. Nothing is measured, and the folder stays as it is. With --table
     energies are estimated again by that table. The exit code is 1 if no variant is valid.
     """
-    from ptxbench.report.text_table import output_width
     from ptxbench.report.tuning_report import as_text, sections
-    from ptxbench.storage.atomic import write_text
     from ptxbench.storage.location import require_outside
-    from ptxbench.storage.shipped import find_table
     from ptxbench.tune.analysis import analyse
     from ptxbench.tune.counters import read_counters
     from ptxbench.tune.evaluate import estimated_again
@@ -135,7 +136,6 @@ def _draw(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial], pl
 
 
 def _pictures(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial]) -> dict[str, Figure]:
-    from ptxbench.core.errors import InputError
     from ptxbench.report.tuning_plots import draw_all
 
     try:

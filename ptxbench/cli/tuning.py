@@ -15,6 +15,7 @@ from ptxbench.cli.options import plot_of
 from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.errors import InputError
 from ptxbench.core.option import Opt
 from ptxbench.core.printable import number
 from ptxbench.core.shared_options import Json, Out, Resume
@@ -141,7 +142,7 @@ def _rank_and_print(gpu: Gpu, tuning: Tuning, place: Place) -> int:
             }
         )
         return 0 if found.best else 1
-    click.echo(f"{gpu.info.title}: {found.subject.problem.title}")
+    click.echo(f"{gpu.info.title}: {found.tunable.problem.title}")
     click.echo(
         f"PREDICTED, NOT MEASURED: {found.predicted} variants at {len(found.clocks_mhz)} clocks,"
         f" by {found.law}"
@@ -219,8 +220,7 @@ def _plain_size(tuned: Tuned) -> dict[str, object]:
 
 def _draw(tuned: Tuned, plot: Path | None) -> None:
     """Draw the front; without matplotlib only where a picture was requested."""
-    from ptxbench.core.errors import InputError
-    from ptxbench.report.pareto_plot import plot_front
+    from ptxbench.report.tuning_plots import plot_front
 
     try:
         plot_front(tuned.manifest, tuned.trials, plot or tuned.path / "pareto.svg", tuned.beside)

@@ -14,8 +14,10 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import DEFAULT_TARGET, target_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.condition import OptLevel
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import OPT_LEVELS, Json, OptionalPatterns, OptLevels
+from ptxbench.core.target import find_target
 
 if TYPE_CHECKING:
     from ptxbench.sass.verify import VerifiedRow
@@ -73,8 +75,6 @@ def _verify(
 ) -> tuple[VerifiedRow, ...]:
     """Verify with a progress bar, where somebody watches."""
     from ptxbench.catalogue.select import named_instructions
-    from ptxbench.core.condition import OptLevel
-    from ptxbench.core.target import find_target
     from ptxbench.sass.verdict_cache import VerdictCache
     from ptxbench.sass.verify import verify_instructions
 

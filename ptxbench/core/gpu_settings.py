@@ -12,6 +12,12 @@ _T = TypeVar("_T")
 
 # Step of the SM clocks that NVML lists on H100 and H200, and assumed of other GPUs: closer ones count as one.
 CLOCK_STEP_MHZ = 15
+_WORDS = {
+    "sm_clock_mhz": "SM clock {:g} MHz",
+    "memory_clock_mhz": "memory clock {:g} MHz",
+    "power_limit_w": "power limit {:g} W",
+}
+_TAGS = {"sm_clock_mhz": "sm", "memory_clock_mhz": "mem", "power_limit_w": "cap"}
 
 
 class LocksMissingError(GpuError):
@@ -34,22 +40,12 @@ class GpuSettings:
 
     def __str__(self) -> str:
         """Return what is known or set, in words."""
-        parts = [
-            f"SM clock {self.sm_clock_mhz} MHz" if self.sm_clock_mhz is not None else "",
-            f"memory clock {self.memory_clock_mhz} MHz" if self.memory_clock_mhz is not None else "",
-            f"power limit {self.power_limit_mw / 1000:g} W" if self.power_limit_mw is not None else "",
-        ]
-        return ", ".join(filter(None, parts)) or "nothing"
+        return ", ".join(_WORDS[axis].format(value) for axis, value in self.by_axis.items()) or "nothing"
 
     @property
     def tag(self) -> str:
         """Return what is set in short, such as "sm1005,mem2619,cap500"; "" for nothing."""
-        parts = [
-            f"sm{self.sm_clock_mhz}" if self.sm_clock_mhz is not None else "",
-            f"mem{self.memory_clock_mhz}" if self.memory_clock_mhz is not None else "",
-            f"cap{self.power_limit_mw / 1000:g}" if self.power_limit_mw is not None else "",
-        ]
-        return ",".join(filter(None, parts))
+        return ",".join(f"{_TAGS[axis]}{value:g}" for axis, value in self.by_axis.items())
 
     @property
     def by_axis(self) -> dict[str, int | float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from ptxbench.core.arrays import Floats
 
 
 def nonnegative(matrix: Floats, right: Floats) -> Floats:

@@ -28,14 +28,11 @@ CALIBRATED_TABLE = Opt(
 )
 
 Json = Annotated[bool, Opt(help="Print JSON.", flag="--json")]
-GpuSpec = Annotated[
+_GPU_HELP = "The GPU: index, UUID, simulated[:PROFILE or :FILE.toml], replay:FOLDER (default: the first one)"
+GpuSpec = Annotated[str | None, Opt(help=f"{_GPU_HELP}.", flag="--gpu", metavar="GPU")]
+GpusSpec = Annotated[
     str | None,
-    Opt(
-        help="The GPU: index, UUID, simulated[:PROFILE or :FILE.toml] or replay:FOLDER (default: the first "
-        "one); `table` takes several: all, or a list such as 0,2.",
-        flag="--gpu",
-        metavar="GPU",
-    ),
+    Opt(help=f"{_GPU_HELP}; or several: all, or a list such as 0,2.", flag="--gpu", metavar="GPU"),
 ]
 Out = Annotated[
     Path | None,

@@ -108,8 +108,8 @@ class Launch:
         return self.block * self.block_y * self.block_z
 
 
-class Gpu(Protocol):
-    """Something that runs kernels while it records power."""
+class ObservedGpu(Protocol):
+    """Something whose power and state can be read."""
 
     @property
     def info(self) -> GpuInfo:
@@ -125,6 +125,14 @@ class Gpu(Protocol):
     def sensors(self) -> tuple[SensorDescription, ...]:
         """The power sources that answer on this GPU, best for steady power first."""
         ...
+
+    def telemetry(self) -> Telemetry:
+        """Read the GPU's state now."""
+        ...
+
+
+class Gpu(ObservedGpu, Protocol):
+    """Something that runs kernels while it records power."""
 
     def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
         """Turn one PTX module into machine code for this GPU.
@@ -205,10 +213,6 @@ class Gpu(Protocol):
             GpuError: The GPU stopped answering.
             ReplayError: The GPU replays a run.
         """
-        ...
-
-    def telemetry(self) -> Telemetry:
-        """Read the GPU's state now."""
         ...
 
     def close(self) -> None:

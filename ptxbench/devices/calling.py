@@ -5,40 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from ptxbench.core.clock import Clock
-from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.kernel_run import KernelRun, Telemetry
+from ptxbench.devices.base import ObservedGpu
+from ptxbench.sensors.kernel_run import KernelRun
 
 Call = Callable[[], object]
 
 
 @runtime_checkable
-class CallingGpu(Protocol):
+class CallingGpu(ObservedGpu, Protocol):
     """A GPU that a library of this process can use, too."""
-
-    @property
-    def info(self) -> GpuInfo:
-        """What it is."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """The host clock that windows and readings are in."""
-        ...
-
-    @property
-    def sensors(self) -> tuple[SensorDescription, ...]:
-        """Its power sources, best for steady power first."""
-        ...
 
     @property
     def ordinal(self) -> int:
         """Its number, as CUDA counts."""
-        ...
-
-    def telemetry(self) -> Telemetry:
-        """Read its state now."""
         ...
 
     def time_calls_s(self, call: Call, times: int) -> float:

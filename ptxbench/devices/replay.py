@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import NoReturn
 
 from ptxbench.core.clock import VirtualClock
 from ptxbench.core.condition import OptLevel
@@ -14,7 +15,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import LaunchError, ReplayError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.status import Status
-from ptxbench.devices.base import Bytes, Launch
+from ptxbench.devices.base import Launch
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import ConcurrentRun, KernelRun, SequenceRun, Telemetry
 from ptxbench.sensors.trace import KernelWindow
@@ -188,21 +189,15 @@ class ReplayGpu:
         """
         raise self._runs_nothing(launches[0])
 
-    def time_s(self, launch: Launch) -> float:
-        """Refuse: what was not recorded has no time.
+    def time_s(self, launch: Launch) -> NoReturn:
+        """Refuse: what was not recorded has no time, and no output.
 
         Raises:
             ReplayError: Always.
         """
         raise self._runs_nothing(launch)
 
-    def compute(self, launch: Launch) -> Bytes | None:
-        """Refuse: outputs are not recorded.
-
-        Raises:
-            ReplayError: Always.
-        """
-        raise self._runs_nothing(launch)
+    compute = time_s
 
     def telemetry(self) -> Telemetry:
         """Return the state after the last run, or before the first one."""
@@ -227,7 +222,7 @@ class ReplayGpu:
             "grid": launch.grid,
             "block": launch.block,
             "iterations": launch.iterations,
-            "pattern": launch.pattern,
+            "operands": launch.pattern,
         }
         if not launch.trial_id.startswith(_SHARED_PREFIX):
             # A shared overhead loop is named after its code, and may come from any module that has it.

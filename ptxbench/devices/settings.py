@@ -186,11 +186,13 @@ def _completed(wanted: GpuSettings, before: GpuSettings) -> GpuSettings:
     """Return what is to be set, with the other clock as it is: application clocks are set both at once."""
     if not _has_clocks(wanted):
         return wanted
-    return GpuSettings(
-        before.sm_clock_mhz if wanted.sm_clock_mhz is None else wanted.sm_clock_mhz,
-        before.memory_clock_mhz if wanted.memory_clock_mhz is None else wanted.memory_clock_mhz,
-        wanted.power_limit_mw,
-    )
+    return replace(_over(wanted, before), power_limit_mw=wanted.power_limit_mw)
+
+
+def _over(new: GpuSettings, old: GpuSettings) -> GpuSettings:
+    """Return new settings, and the old ones where there is no new one."""
+    pairs = zip(astuple(new), astuple(old), strict=True)
+    return GpuSettings(*(before if wanted is None else wanted for wanted, before in pairs))
 
 
 def _require_supported(gpu: SettableGpu, wanted: GpuSettings, during: GpuSettings, *, locked: bool) -> None:
@@ -260,10 +262,10 @@ def _within(other: GpuSettings, during: GpuSettings) -> GpuSettings:
     Raises:
         InputError: It names a value that would not be restored.
     """
-    pairs = list(zip(astuple(other), astuple(during), strict=True))
+    pairs = zip(astuple(other), astuple(during), strict=True)
     if any(new is not None and old is None for new, old in pairs):
         raise InputError(f"{other} cannot be set within {during}: it names another kind of setting")
-    return GpuSettings(*(old if new is None else new for new, old in pairs))
+    return _over(other, during)
 
 
 def _require_set(gpu: SettableGpu, wanted: GpuSettings, locked: bool = False) -> None:
@@ -277,11 +279,8 @@ def _require_set(gpu: SettableGpu, wanted: GpuSettings, locked: bool = False) ->
 
 def _set_part(values: GpuSettings, mask: GpuSettings) -> GpuSettings:
     """Return the values that `mask` has, None for the others."""
-    return GpuSettings(
-        None if mask.sm_clock_mhz is None else values.sm_clock_mhz,
-        None if mask.memory_clock_mhz is None else values.memory_clock_mhz,
-        None if mask.power_limit_mw is None else values.power_limit_mw,
-    )
+    pairs = zip(astuple(values), astuple(mask), strict=True)
+    return GpuSettings(*(None if masked is None else value for value, masked in pairs))
 
 
 def _changed(now: GpuSettings, before: GpuSettings) -> GpuSettings:

@@ -5,9 +5,11 @@ Every register is an array of uint64 that holds the bits of one value a thread, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,12 @@ Bits = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 _TYPE_NAMES = frozenset(TYPES) | {"u8", "s8", "b8"}
 WORD = 0xFFFFFFFF
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+COMBINED: Mapping[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, f"__{name}__") for name in ("and", "or", "xor")
+}
 
 
 class UnknownInstructionError(ValueError):
@@ -229,7 +237,7 @@ def _quotient(op: Opcode, a: Bits, b: Bits) -> Bits:
 
 def _logic(op: Opcode, a: Bits, b: Bits) -> Bits:
     op.only("pred")
-    return np.asarray({"and": a & b, "or": a | b, "xor": a ^ b}[op.base], np.uint64)
+    return np.asarray(COMBINED[op.base](a, b), np.uint64)
 
 
 def _invert(op: Opcode, a: Bits) -> Bits:

@@ -14,7 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.catalogue.types import PtxType
-from ptxbench.emulator.bits import Bits, Opcode, masked, number, signed, type_named, unsigned
+from ptxbench.emulator.bits import (
+    COMBINED,
+    COMPARISONS,
+    Bits,
+    Opcode,
+    masked,
+    number,
+    signed,
+    type_named,
+    unsigned,
+)
 from ptxbench.emulator.extremes import EXTREME_MODIFIERS, extreme
 
 # float64, or for 64-bit formats numpy's longdouble.
@@ -132,20 +142,7 @@ def float_operation(op: Opcode, *sources: Bits) -> Bits:
         return _by_lane(op, op.kind, _FUNCTIONS[op.base], sources)
 
 
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-}
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-}
 
 
 def compare(op: Opcode, a: Bits, b: Bits, c: Bits | None = None) -> list[Bits]:
@@ -155,7 +152,7 @@ def compare(op: Opcode, a: Bits, b: Bits, c: Bits | None = None) -> list[Bits]:
         UnknownInstructionError: The comparison is none that the reference knows.
     """
     kind = op.kind
-    extra = {"ftz"} | set(_COMBINE)
+    extra = {"ftz"} | set(COMBINED)
     names = op.modifiers - extra
     if len(names) != 1:
         raise op.unknown()
@@ -165,11 +162,11 @@ def compare(op: Opcode, a: Bits, b: Bits, c: Bits | None = None) -> list[Bits]:
         width = kind.bits // kind.lanes
         by = np.uint64(lane * width)
         outcome = _compared(op, name, masked(a >> by, width), masked(b >> by, width))
-        combine = op.modifiers & set(_COMBINE)
+        combine = op.modifiers & set(COMBINED)
         if c is not None:
             if len(combine) != 1:
                 raise op.unknown()
-            outcome = _COMBINE[next(iter(combine))](outcome, c != 0)
+            outcome = COMBINED[next(iter(combine))](outcome, c != 0)
         outcomes.append(outcome.astype(np.uint64))
     return outcomes
 
@@ -178,17 +175,17 @@ def _compared(op: Opcode, name: str, a: Bits, b: Bits) -> npt.NDArray[np.bool_]:
     kind = op.kind
     if not kind.scalar:
         name = _UNSIGNED.get(name, name)
-        if name not in _COMPARISONS or kind.lanes > 1:
+        if name not in COMPARISONS or kind.lanes > 1:
             raise op.unknown()
-        return np.asarray(_COMPARISONS[name](number(a, kind), number(b, kind)))
+        return np.asarray(COMPARISONS[name](number(a, kind), number(b, kind)))
     x, y = (_flushed(op, decode(v, kind.scalar), kind) for v in (a, b))
     unordered = np.isnan(x) | np.isnan(y)
     if name in ("num", "nan"):
         return np.asarray(unordered == (name == "nan"), bool)
     plain = name[:2]
-    if plain not in _COMPARISONS or name[2:] not in ("", "u"):
+    if plain not in COMPARISONS or name[2:] not in ("", "u"):
         raise op.unknown()
-    outcome = np.asarray(_COMPARISONS[plain](x, y))
+    outcome = np.asarray(COMPARISONS[plain](x, y))
     return np.asarray(outcome | unordered if name[2:] else outcome & ~unordered, bool)
 
 

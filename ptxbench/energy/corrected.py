@@ -33,13 +33,10 @@ from ptxbench.core.status import Status
 from ptxbench.energy.methods import counter_j
 from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.sensor_response import share_before, share_within
-from ptxbench.energy.steady import nothing_read, stepped_back
+from ptxbench.energy.steady import UNIFORM_SD, nothing_read, stepped_back
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
-_NS_PER_S = 1e9
-# Standard deviation of an error that is spread evenly over one unit.
-_UNIFORM_SD = 1 / math.sqrt(12)
 _PHASES = 16
 # A scatter of fewer values says little.
 _MIN_SCATTER = 3
@@ -99,11 +96,10 @@ def corrected_j(series: Series, window: KernelWindow, sensor: SensorDescription)
     # The outermost values around the window stand in for all that follow.
     spacing_s = np.gradient(newest_s) if len(newest_s) > 1 else np.array([sensor.refresh_s])
     excess_j = float(((value_w - base_w) * spacing_s)[during].sum())
-    overlap = max(1.0, sensor.averaging_s / sensor.refresh_s) if sensor.refresh_s > 0 else 1.0
     outside = int(before.sum()), int(after.sum())
-    base_error_j = noise_w * math.hypot(*(math.sqrt(overlap / n) for n in outside))
+    base_error_j = noise_w * math.hypot(*(math.sqrt(sensor.overlap / n) for n in outside))
     base_error_j *= length_s + sensor.averaging_s / 2
-    noise_j = noise_w * math.sqrt(overlap * float((spacing_s[during] ** 2).sum()))
+    noise_j = noise_w * math.sqrt(sensor.overlap * float((spacing_s[during] ** 2).sum()))
     phase_j = abs(excess_j) * _phase_sd(length_s, sensor)
     error_j = math.hypot(noise_j, base_error_j, phase_j)
     return _told(p0_w * length_s + excess_j, int(during.sum()), error_j)
@@ -132,8 +128,8 @@ def fresh_values(good: Series, window: KernelWindow, sensor: SensorDescription) 
     """
     if good.stamp_ns[0] >= 0:
         stamp_ns, first = np.unique(good.stamp_ns, return_index=True)
-        return (stamp_ns - window.start_ns) / _NS_PER_S - sensor.lag_s, good.value[first]
-    call_s = (good.end_ns - window.start_ns) / _NS_PER_S
+        return (stamp_ns - window.start_ns) / NS_PER_S - sensor.lag_s, good.value[first]
+    call_s = (good.end_ns - window.start_ns) / NS_PER_S
     if sensor.refresh_s <= 0:
         return call_s - sensor.lag_s, good.value
     change = np.flatnonzero(np.diff(good.value)) + 1
@@ -176,7 +172,7 @@ def _noise_w(before_w: Float64s, after_w: Float64s, sensor: SensorDescription) -
     degrees = sum(len(w) - 1 for w in (before_w, after_w) if len(w) > 1)
     if degrees < _MIN_SCATTER - 1:
         return math.nan
-    return max(math.sqrt(squares / degrees), sensor.quantum * _UNIFORM_SD)
+    return max(math.sqrt(squares / degrees), sensor.quantum * UNIFORM_SD)
 
 
 def _phase_sd(length_s: float, sensor: SensorDescription) -> float:
@@ -212,9 +208,9 @@ def _corrected_counter(good: Series, window: KernelWindow, sensor: SensorDescrip
     """
     length_s = window.elapsed_s
     step = np.flatnonzero(np.diff(good.value)) + 1
-    gap_s = (good.end_ns[step] - good.begin_ns[step - 1]) / _NS_PER_S
+    gap_s = (good.end_ns[step] - good.begin_ns[step - 1]) / NS_PER_S
     at_s = (good.end_ns[step] + good.begin_ns[step - 1]) / 2
-    at_s = (at_s - window.start_ns) / _NS_PER_S - sensor.lag_s
+    at_s = (at_s - window.start_ns) / NS_PER_S - sensor.lag_s
     energy_j = good.value[step]
     before, after = np.flatnonzero(at_s <= 0), np.flatnonzero(at_s >= length_s + sensor.memory_s)
     if len(before) < 2 or not len(after):
@@ -227,11 +223,11 @@ def _corrected_counter(good: Series, window: KernelWindow, sensor: SensorDescrip
     lead_s, trail_s = -float(at_s[last]), float(at_s[first]) - length_s
     total_j = float(energy_j[first] - energy_j[last])
     error_j = math.hypot(
-        p0_w * gap_s[last] * _UNIFORM_SD,
-        p1_w * gap_s[first] * _UNIFORM_SD,
+        p0_w * gap_s[last] * UNIFORM_SD,
+        p1_w * gap_s[first] * UNIFORM_SD,
         p0_error_w * lead_s,
         p1_error_w * trail_s,
-        math.sqrt(2) * sensor.quantum * _UNIFORM_SD,
+        math.sqrt(2) * sensor.quantum * UNIFORM_SD,
     )
     return _told(total_j - p0_w * lead_s - p1_w * trail_s, int(first - last + 1), error_j)
 
@@ -242,5 +238,5 @@ def _step_power_w(
     """Return the mean power between the first and the last of some steps, and its standard error."""
     span_s = float(at_s[-1] - at_s[0])
     power_w = float(energy_j[-1] - energy_j[0]) / span_s
-    time_w = power_w * math.hypot(gap_s[0], gap_s[-1]) * _UNIFORM_SD / span_s
-    return power_w, math.hypot(time_w, math.sqrt(2) * quantum_j * _UNIFORM_SD / span_s)
+    time_w = power_w * math.hypot(gap_s[0], gap_s[-1]) * UNIFORM_SD / span_s
+    return power_w, math.hypot(time_w, math.sqrt(2) * quantum_j * UNIFORM_SD / span_s)

@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Floats
 from ptxbench.sensors.description import SensorDescription
 
 # What falls by this share of the rise that is looked for, or more, comes back from above.
 _FALL = 0.3
 _MIN_READINGS = 2
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -43,13 +43,12 @@ from ptxbench.energy.sensor_response import share_within
 from ptxbench.sensors.base import SourceName, Unit
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.sources import source_of
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
 _PHASES = 12
 _CALL_PHASES = 4
 # Of so many times to settle, a window's begin is a small part.
 _SETTLED = 20
-_NS_PER_S = 1e9
 # Host time of the kernel's start; far from zero, as a stamp below it would be none.
 _ORIGIN_NS = 1_000_000_000_000
 
@@ -130,7 +129,7 @@ def predict(sensor: SensorDescription, load: LoadShape, poll_s: float) -> dict[s
         load: The load, with its powers as this source gives them.
         poll_s: Time between two calls.
     """
-    window = KernelWindow(_ORIGIN_NS, _ORIGIN_NS + round(load.length_s * _NS_PER_S), load.length_s)
+    window = KernelWindow(_ORIGIN_NS, _ORIGIN_NS + round(load.length_s * NS_PER_S), load.length_s)
     methods = methods_for(sensor.source)
     ratios: dict[str, list[float]] = {name: [] for name in methods}
     for phase in (np.arange(_PHASES) + 0.5) / _PHASES:
@@ -215,7 +214,7 @@ def _value(sensor: SensorDescription, load: LoadShape, newest_s: Float64s) -> Fl
 
 
 def _series(source: SourceName, time_s: Float64s, value: Float64s, *, is_stamped: bool = False) -> Series:
-    time_ns = _ORIGIN_NS + np.round(time_s * _NS_PER_S).astype(np.int64)
+    time_ns = _ORIGIN_NS + np.round(time_s * NS_PER_S).astype(np.int64)
     none = np.full(len(value), -1, dtype=np.int64)
     return Series(source, time_ns, time_ns, value, time_ns if is_stamped else none, np.zeros_like(none))
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.sensors.trace import Float64s, Int64s
+from ptxbench.sensors.trace import NS_PER_S, Float64s, Int64s
 
-_NS_PER_S = 1e9
 # Part of a refresh on either side of the grid in which the stamps lie that came at once.
 _AT_ONCE = 0.125
 # So large a share of the stamps must lie there; without a grid it is a quarter.
@@ -51,7 +50,7 @@ def made(stamp_ns: Int64s, refresh_s: float) -> Made:
         stamp_ns: Stamps in order, shape (n,).
         refresh_s: Time between two samples; 0 where it is not known.
     """
-    refresh_ns = round(refresh_s * _NS_PER_S)
+    refresh_ns = round(refresh_s * NS_PER_S)
     if refresh_ns <= 0 or len(stamp_ns) < 2:
         return Made(stamp_ns, 0.0)
     parts = np.array_split(stamp_ns, max(1, len(stamp_ns) // _BLOCK))
@@ -65,14 +64,14 @@ def _on_grid(stamp_ns: Int64s, refresh_ns: int) -> Made:
     grid, share = _densest(phase)
     if share < _ON_GRID_LEAST:
         low_ns, high_ns = np.quantile(np.diff(stamp_ns), [0.25, 0.75])
-        return Made(stamp_ns, float(high_ns - low_ns) / _QUARTILES_APART / np.sqrt(2) / _NS_PER_S)
+        return Made(stamp_ns, float(high_ns - low_ns) / _QUARTILES_APART / np.sqrt(2) / NS_PER_S)
     # Behind the grid by what part of a refresh, from a little before it on.
     early = _LATE_MOST - 1.0
     late_ns = np.round(((phase - grid - early) % 1.0 + early) * refresh_ns).astype(np.int64)
     at_ns = stamp_ns - late_ns
     # Of two stamps at one point of the grid the earlier one is of a sample that was made late.
     again = np.concatenate((np.diff(at_ns) <= 0, [False]))
-    return Made(np.where(again, stamp_ns, at_ns), _LEFT_OF_SPREAD * float(late_ns.std()) / _NS_PER_S)
+    return Made(np.where(again, stamp_ns, at_ns), _LEFT_OF_SPREAD * float(late_ns.std()) / NS_PER_S)
 
 
 def _densest(phase: Float64s) -> tuple[float, float]:

@@ -6,16 +6,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Bools, Floats
 from ptxbench.core.status import Status
 from ptxbench.energy.excursion import behind_excursion
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
-_NS_PER_S = 1e9
 # Standard deviation of an error that is spread evenly over one unit.
-_UNIFORM_SD = 1 / math.sqrt(12)
+UNIFORM_SD = 1 / math.sqrt(12)
 # A scatter needs two readings, and so does a difference.
 _MIN_READINGS = 2
 # A change of so many standard errors, and of more than one step of the source, is one.
@@ -23,8 +22,6 @@ _SIGNIFICANT = 3.0
 _QUANTA = 1.5
 # So many refreshes of a real sensor do not repeat one value to the last digit.
 _STALE_REFRESHES = 5
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ def fresh(series: Series, refresh_s: float) -> Series:
         return good
     changed = _changes(good.value)
     run = np.cumsum(changed) - 1
-    held_s = (good.end_ns - good.end_ns[changed][run]) / _NS_PER_S
+    held_s = (good.end_ns - good.end_ns[changed][run]) / NS_PER_S
     repeat = np.maximum(np.floor(held_s / refresh_s - 0.5), 0)
     return good.select(changed | (np.diff(repeat, prepend=0) > 0))
 
@@ -106,7 +103,7 @@ def steady_power_w(
     if reason := stepped_back(series):
         return _no_power(Status.SENSOR_STALE, reason)
     start_ns = _settled_ns(window, sensor)
-    usable_s = (window.end_ns - start_ns) / _NS_PER_S
+    usable_s = (window.end_ns - start_ns) / NS_PER_S
     if usable_s < max((_MIN_READINGS - 1) * sensor.refresh_s, 0):
         return _too_short(series, window, sensor)
     good = series.good()
@@ -124,13 +121,12 @@ def steady_power_w(
     if period_s > 0:
         return _periodic_power(distinct, sensor, period_s)
     if sensor.excursion > 0:
-        begin_ns = window.start_ns + round(sensor.settle_s * _NS_PER_S)
+        begin_ns = window.start_ns + round(sensor.settle_s * NS_PER_S)
         course = fresh(good.select(taken_between(good, begin_ns, window.end_ns)), sensor.refresh_s)
         values_w = behind_excursion(course.value, values_w, sensor)
     # Running means that overlap share most of their noise.
-    overlap = max(sensor.averaging_s / sensor.refresh_s, 1.0) if sensor.refresh_s > 0 else 1.0
-    scatter_w = float(values_w.std(ddof=1)) * math.sqrt(overlap / len(values_w))
-    error_w = max(scatter_w, sensor.quantum * _UNIFORM_SD)
+    scatter_w = float(values_w.std(ddof=1)) * math.sqrt(sensor.overlap / len(values_w))
+    error_w = max(scatter_w, sensor.quantum * UNIFORM_SD)
     return PowerReading(float(values_w.mean()), error_w, len(values_w))
 
 
@@ -141,10 +137,10 @@ def _periodic_power(settled: Series, sensor: SensorDescription, period_s: float)
         return _no_power(Status.WINDOW_TOO_SHORT, reason, len(settled))
     # When between two readings the power changed is not known.
     time_s = _read_s(settled)
-    moved_j = np.diff(settled.value) * np.diff(time_s) * _UNIFORM_SD
+    moved_j = np.diff(settled.value) * np.diff(time_s) * UNIFORM_SD
     unseen_w = math.sqrt(float((moved_j**2).sum())) / float(time_s[-1] - time_s[0])
     scatter_w = float(means_w.std(ddof=1)) / math.sqrt(len(means_w)) if len(means_w) > 1 else 0.0
-    error_w = max(unseen_w, scatter_w, sensor.quantum * _UNIFORM_SD)
+    error_w = max(unseen_w, scatter_w, sensor.quantum * UNIFORM_SD)
     return PowerReading(float(means_w.mean()), error_w, len(settled))
 
 
@@ -162,7 +158,7 @@ def _period_means_w(settled: Series, period_s: float) -> Float64s:
 def _read_s(series: Series) -> Float64s:
     """Return when each reading was made, s from the last one on, shape (n,)."""
     time_ns = np.where(series.stamp_ns >= 0, series.stamp_ns, series.time_ns)
-    before_last_s: Float64s = (time_ns - time_ns[-1]) / _NS_PER_S
+    before_last_s: Float64s = (time_ns - time_ns[-1]) / NS_PER_S
     return before_last_s
 
 
@@ -213,9 +209,9 @@ def power_change(
 def _counter_power_w(series: Series, window: KernelWindow, sensor: SensorDescription) -> PowerReading:
     # A step is seen when it comes, so that a refresh need not be waited for.
     settled_s = max(sensor.memory_s + sensor.lag_s, settled_after_s(window, sensor) - sensor.refresh_s)
-    start_ns = window.start_ns + round(settled_s * _NS_PER_S)
+    start_ns = window.start_ns + round(settled_s * NS_PER_S)
     power = power_between_edges(series, start_ns, window.end_ns, sensor.quantum)
-    usable_s = (window.end_ns - start_ns) / _NS_PER_S
+    usable_s = (window.end_ns - start_ns) / NS_PER_S
     is_silent = power.status is Status.WINDOW_TOO_SHORT and power.readings == 0
     if is_silent and usable_s > _STALE_REFRESHES * sensor.refresh_s:
         return _no_power(Status.SENSOR_STALE, nothing_read(series))
@@ -246,20 +242,20 @@ def power_between_edges(series: Series, start_ns: int, end_ns: int, quantum_j: f
     # A step came after the reading before it began, and before this one ended.
     after_ns, before_ns = good.begin_ns[edge - 1], good.end_ns[edge]
     inside = (after_ns >= start_ns) & (before_ns <= end_ns)
-    edge, gap_s = edge[inside], (before_ns - after_ns)[inside] / _NS_PER_S
+    edge, gap_s = edge[inside], (before_ns - after_ns)[inside] / NS_PER_S
     if len(edge) < _MIN_READINGS:
         reason = f"{len(edge)} steps of the energy counter lie in the settled window, {_MIN_READINGS} needed"
         return _no_power(Status.WINDOW_TOO_SHORT, reason, len(edge))
     energy_j = float(good.value[edge[-1]] - good.value[edge[0]])
-    span_s = float(good.end_ns[edge[-1]] - good.end_ns[edge[0]]) / _NS_PER_S
+    span_s = float(good.end_ns[edge[-1]] - good.end_ns[edge[0]]) / NS_PER_S
     power_w = energy_j / span_s
-    time_s = math.hypot(gap_s[0] * _UNIFORM_SD, gap_s[-1] * _UNIFORM_SD)
+    time_s = math.hypot(gap_s[0] * UNIFORM_SD, gap_s[-1] * UNIFORM_SD)
     time_error_w = power_w * time_s / span_s
-    quantum_error_w = math.sqrt(2) * quantum_j * _UNIFORM_SD / span_s
+    quantum_error_w = math.sqrt(2) * quantum_j * UNIFORM_SD / span_s
     return PowerReading(power_w, math.hypot(time_error_w, quantum_error_w), len(edge))
 
 
-def _changes(value: npt.NDArray[np.float64]) -> Bools:
+def _changes(value: Floats) -> Bools:
     return np.concatenate(([True], value[1:] != value[:-1]))
 
 
@@ -273,7 +269,7 @@ def taken_between(series: Series, start_ns: int, end_ns: int) -> Bools:
 
 def _settled_ns(window: KernelWindow, sensor: SensorDescription) -> int:
     """Return from when on readings no longer depend on the power before the kernel."""
-    return window.start_ns + round(settled_after_s(window, sensor) * _NS_PER_S)
+    return window.start_ns + round(settled_after_s(window, sensor) * NS_PER_S)
 
 
 def settled_mask(series: Series, window: KernelWindow, sensor: SensorDescription) -> Bools:
@@ -302,7 +298,7 @@ def _held_from_before_s(good: Series, window: KernelWindow, settled_ns: int) -> 
     if until_end.time_ns[begins[run]] >= window.start_ns:
         return 0.0
     last = begins[run + 1] - 1 if run + 1 < len(begins) else len(until_end) - 1
-    return float(until_end.time_ns[last] - until_end.time_ns[begins[run]]) / _NS_PER_S
+    return float(until_end.time_ns[last] - until_end.time_ns[begins[run]]) / NS_PER_S
 
 
 def stepped_back(series: Series) -> str:
@@ -317,7 +313,7 @@ def stepped_back(series: Series) -> str:
     good = series.good()
     back_ns = np.diff(good.stamp_ns[good.stamp_ns >= 0])
     if (back_ns < 0).any():
-        return f"the time stamps of {series.source} jumped back by {-back_ns.min() / _NS_PER_S:.3g} s"
+        return f"the time stamps of {series.source} jumped back by {-back_ns.min() / NS_PER_S:.3g} s"
     if not series.counts_energy:
         return ""
     fell = np.flatnonzero(np.diff(good.value) < 0)

@@ -25,18 +25,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptxbench.core.arrays import Bools
 from ptxbench.core.status import Status
 from ptxbench.energy.corrected import phase_sums
 from ptxbench.energy.gate.comparison import SETTINGS
 from ptxbench.energy.reading import EnergyReading, no_energy
-from ptxbench.energy.steady import Bools, nothing_read, stepped_back
+from ptxbench.energy.steady import UNIFORM_SD, nothing_read, stepped_back
 from ptxbench.energy.window_counter import counter_energy, counter_steps
-from ptxbench.energy.window_values import UNIFORM_SD, Values, reach_s, values_of
+from ptxbench.energy.window_values import Values, reach_s, values_of
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
-_NS_PER_S = 1e9
 # Of a standard normal variable, what a quarter of all magnitudes are below.
 _QUARTER = 0.3186
 
@@ -146,7 +146,7 @@ def unresolved(length_s: float, sensor: SensorDescription) -> str:
         is_seen = not len(sums) or float(sums.min()) >= WINDOW.seen_least * float(sums.mean())
         is_seen = is_seen and length_s >= sensor.averaging_s / 2
         # Of a source that misses most of the time a look or two tell nothing of what came between.
-        mostly_seen = _unseen_share(sensor) <= WINDOW.most_unseen
+        mostly_seen = sensor.unseen_share <= WINDOW.most_unseen
         is_seen = is_seen and (mostly_seen or length_s >= WINDOW.min_inside * sensor.refresh_s)
     return "" if is_seen else _too_short(length_s, sensor)
 
@@ -187,7 +187,7 @@ def _power_source(
     edges = oldest_s[during] < 0, newest_s[during] > length_s
     beyond_j = [_beyond_j((rest_w * spacing_s)[edge], slope_j_per_s[edge], values, noise_w) for edge in edges]
     error_j = math.hypot(
-        noise_w * math.sqrt(_overlap(sensor) * float((spacing_s**2).sum())),
+        noise_w * math.sqrt(sensor.overlap * float((spacing_s**2).sum())),
         _unseen_j(values, length_s, sensor),
         base.edges_w(near_w, sensor) * values.refresh_s * _step_sd(_least(sensor)),
         values.time_error_s * _per_time_error(rest_w, slope_j_per_s),
@@ -248,7 +248,7 @@ class _Base:
             sensor: What the source is like.
         """
         # Where only a document tells the response, what is over an edge cannot be worked out from it.
-        unseen = 1.0 if sensor.origin == "documented" else _unseen_share(sensor)
+        unseen = 1.0 if sensor.origin == "documented" else sensor.unseen_share
         steps_w = self.first_w - self.before_w, self.after_w - self.last_w
         pairs = zip(near_w, steps_w, strict=True)
         return math.hypot(
@@ -296,11 +296,6 @@ def _next_to(power_w: Float64s, noise_w: float, sensor: SensorDescription) -> _B
     return _Beside(nearest_w, math.hypot(scatter_w, whole_w * UNIFORM_SD))
 
 
-def _unseen_share(sensor: SensorDescription) -> float:
-    """Return the share of its time that a source does not see."""
-    return max(1 - sensor.averaging_s / sensor.refresh_s, 0.0) if sensor.refresh_s > 0 else 0.0
-
-
 def _per_time_error(rest_w: Float64s, slope_j_per_s: Float64s) -> float:
     """Return what an error of each value's time is multiplied by: its base, and its neighbours' weights."""
     beside_w = np.concatenate(([0.0], rest_w, [0.0]))
@@ -331,12 +326,7 @@ def _value_noise_w(value_w: Float64s, sensor: SensorDescription) -> float:
     second_w = np.abs(np.diff(value_w, 2))
     noise_w = float(np.quantile(second_w, 0.25)) / (_QUARTER * math.sqrt(6)) if len(second_w) else 0.0
     # Values that share most of what they average over differ by less than they scatter.
-    return max(noise_w * math.sqrt(_overlap(sensor)), sensor.quantum * UNIFORM_SD)
-
-
-def _overlap(sensor: SensorDescription) -> float:
-    """Return how many values average over one and the same moment, at least one."""
-    return max(1.0, sensor.averaging_s / sensor.refresh_s) if sensor.refresh_s > 0 else 1.0
+    return max(noise_w * math.sqrt(sensor.overlap), sensor.quantum * UNIFORM_SD)
 
 
 def _unseen_j(values: Values, length_s: float, sensor: SensorDescription) -> float:
@@ -430,7 +420,7 @@ def counted(
     if not len(first) or not len(last):
         return None
     begin, end = first[-1], last[0]
-    length_s = float(made_ns[end] - made_ns[begin]) / _NS_PER_S
+    length_s = float(made_ns[end] - made_ns[begin]) / NS_PER_S
     bracket = KernelWindow(int(made_ns[begin]), int(made_ns[end]), length_s)
     if stepped_back(good.select((good.end_ns >= bracket.start_ns) & (good.begin_ns <= bracket.end_ns))):
         return None
@@ -438,7 +428,7 @@ def counted(
     if found.status is not Status.OK or not length_s > 0:
         return None
     power_w = float(good.value[step[end]] - good.value[step[begin]]) / length_s
-    gap_s = max(float((good.end_ns[s] - good.begin_ns[s - 1]) / _NS_PER_S) for s in (step[begin], step[end]))
+    gap_s = max(float((good.end_ns[s] - good.begin_ns[s - 1]) / NS_PER_S) for s in (step[begin], step[end]))
     time_error_s = math.sqrt(2) * math.hypot(SETTINGS.step_jitter_s, gap_s * UNIFORM_SD)
     difference_w = found.energy_j / length_s - power_w
     allowed_w = WINDOW.disagree_errors * math.hypot(found.error_j, power_w * time_error_s) / length_s

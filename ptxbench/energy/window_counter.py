@@ -9,11 +9,10 @@ import numpy as np
 from ptxbench.core.status import Status
 from ptxbench.energy.gate.comparison import SETTINGS
 from ptxbench.energy.reading import EnergyReading, no_energy
-from ptxbench.energy.window_values import UNIFORM_SD
+from ptxbench.energy.steady import UNIFORM_SD
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Int64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Int64s, KernelWindow, Series
 
-_NS_PER_S = 1e9
 # Steps around a window that tell its energy.
 _MIN_STEPS = 4
 
@@ -30,13 +29,13 @@ def counter_energy(good: Series, window: KernelWindow, sensor: SensorDescription
         sensor: What the counter is like.
     """
     made_ns, step = counter_steps(good)
-    at_s = (made_ns - window.start_ns) / _NS_PER_S - sensor.lag_s
+    at_s = (made_ns - window.start_ns) / NS_PER_S - sensor.lag_s
     energy_j = good.value[step]
     if len(at_s) < _MIN_STEPS or at_s[1] > 0 or at_s[-2] < window.elapsed_s:
         reason = "the energy counter made too few steps around the window"
         return no_energy(Status.WINDOW_TOO_SHORT, reason)
     power_w = np.diff(energy_j) / np.diff(at_s)
-    gap_s = float(np.median((good.end_ns[step] - good.begin_ns[step - 1]) / _NS_PER_S))
+    gap_s = float(np.median((good.end_ns[step] - good.begin_ns[step - 1]) / NS_PER_S))
     ends = []
     errors_j = [math.sqrt(2) * sensor.quantum * UNIFORM_SD]
     for moment_s in (0.0, window.elapsed_s):

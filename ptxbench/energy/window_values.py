@@ -18,13 +18,11 @@ import numpy as np
 from ptxbench.energy.corrected import fresh_values
 from ptxbench.energy.sample_grid import made
 from ptxbench.energy.sensor_response import share_before
+from ptxbench.energy.steady import UNIFORM_SD
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import ALIKE, SensorDescription, Shape
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
-_NS_PER_S = 1e9
-# Standard deviation of an error that is spread evenly over one unit.
-UNIFORM_SD = 1 / math.sqrt(12)
 # A stamp of the driver, or the lag of a sensor that was measured, is right to about this.
 _STAMP_S = 5e-4
 # The mean age of a sample differs by so much between two H100s and an H200 (`sensor.json` in results/).
@@ -149,4 +147,4 @@ def _lag_error_s(sensor: SensorDescription, call_s: float) -> float:
 def _call_s(good: Series) -> float:
     """Return the usual time between two calls."""
     ends_ns = np.unique(good.end_ns)
-    return float(np.median(np.diff(ends_ns))) / _NS_PER_S if len(ends_ns) > 1 else 0.0
+    return float(np.median(np.diff(ends_ns))) / NS_PER_S if len(ends_ns) > 1 else 0.0

@@ -64,7 +64,7 @@ def _blame(path: Path) -> Callable[[Death], str]:
     def blame(death: Death) -> str:
         nonlocal failed
         if death.crashed and (path / MANIFEST).exists():
-            RunFolder.blame_trial_in_hand(path)
+            RunFolder.blame_trial_in_progress(path)
         before, failed = failed, _failed_trials(path)
         broke = ", ".join(sorted(failed - before))
         return f"{broke} broke the process; going on without" if broke else ""

@@ -25,17 +25,17 @@ _NEIGHBOURS = 6
 _RUNS = 4
 
 
-def runs_by_chance(ordered: Sequence[T], chance: random.Random) -> list[T]:
+def runs_by_chance(ordered: Sequence[T], rng: random.Random) -> list[T]:
     """Return the same items in random order, in which short runs of neighbours stay together.
 
     The end of the first run is random too, so that no two neighbours are in the same run every time.
 
     Args:
         ordered: Items, neighbours beside each other.
-        chance: Source of random numbers.
+        rng: Source of random numbers.
     """
     length = max(1, min(_NEIGHBOURS, len(ordered) // _RUNS))
-    first = chance.randint(1, length)
+    first = rng.randint(1, length)
     runs = [ordered[:first], *(ordered[at : at + length] for at in range(first, len(ordered), length))]
-    chance.shuffle(runs)
+    rng.shuffle(runs)
     return [item for run in runs for item in run]

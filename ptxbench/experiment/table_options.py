@@ -10,7 +10,7 @@ from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import (
     CataloguePath,
     Category,
-    GpuSpec,
+    GpusSpec,
     Json,
     LaneOperands,
     Lanes,
@@ -49,7 +49,7 @@ class _What:
     counts: Annotated[Path | None, Opt(flag="--for", metavar="COUNTS.csv")] = None
     category: Category = ""
     catalogue: CataloguePath = None
-    spec: GpuSpec = None
+    spec: GpusSpec = None
     out: Out = None
     resume: Resume = False
     allow_other_board: bool = False

@@ -13,9 +13,8 @@ from ptxbench.devices.base import Gpu, Launch
 from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.kernel import MAX_ITERATIONS, Kernel
 from ptxbench.experiment.numeric_check import ExpectedModule
-from ptxbench.experiment.trial_record import make_failure, make_record
+from ptxbench.experiment.trial_record import make_failure, validated
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Trace
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role, TrialRecord
 
@@ -77,18 +76,17 @@ class Runner:
         if held is not None:
             return held
         launch = kernel.launch(repeat)
-        self.folder.take_in_hand(self._failure(kernel, repeat, _DIED)[0])
+        failure = self._failure(kernel, repeat, _DIED)
+        self.folder.note_in_progress(failure)
         if repeat >= 0:
             self._warm_up(launch, warm_for or kernel.subject)
         try:
             run = self.gpu.run(launch)
         except LaunchError as error:
-            record, trace = self._failure(kernel, repeat, str(error))
+            record, trace = self._failure(kernel, repeat, str(error)), None
         else:
-            info, order = self.gpu.info, len(self.folder)
-            sensors = self.folder.manifest.sensors
-            record = make_record(kernel, repeat, order, info.uuid_hash, run, self.sensor, info, sensors)
-            trace = run.trace
+            known = self.folder.manifest.sensors
+            record, trace = validated(failure, run, self.sensor, self.gpu.info, known), run.trace
         self.folder.append(record, trace)
         self.measured += repeat >= 0
         self._on_trial(record)
@@ -115,7 +113,7 @@ class Runner:
         held = self.folder.record(kernel.trial_id(_CHECK))
         if held is not None:
             return held
-        self.folder.take_in_hand(self._failure(kernel, _CHECK, _DIED)[0])
+        self.folder.note_in_progress(self._failure(kernel, _CHECK, _DIED))
         try:
             computed = expected.computed(self.gpu)
         except LaunchError as error:
@@ -127,12 +125,11 @@ class Runner:
                 Status.GATE_FAILED,
                 f"it does not do what the instruction does: {computed.detail}",
             )
-        record, trace = self._failure(kernel, _CHECK, reason)
-        record = replace(record, status=status)
-        self.folder.append(record, trace)
+        record = replace(self._failure(kernel, _CHECK, reason), status=status)
+        self.folder.append(record)
         return record
 
-    def _failure(self, kernel: Kernel, repeat: int, reason: str) -> tuple[TrialRecord, Trace]:
+    def _failure(self, kernel: Kernel, repeat: int, reason: str) -> TrialRecord:
         board, at_ns = self.gpu.info.uuid_hash, self.gpu.clock.now_ns()
         return make_failure(kernel, repeat, len(self.folder), board, at_ns, reason)
 

@@ -19,36 +19,10 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
-from ptxbench.storage.schema import TrialRecord, trial_axes
+from ptxbench.storage.schema import TrialRecord, axes_of
 
 # So many of an SM's blocks, the last ones, are not counted on: SMs run out of blocks one after the other.
 _LAST_BLOCKS = 3
-
-
-def make_record(
-    kernel: Kernel,
-    repeat: int,
-    order: int,
-    board: str,
-    run: KernelRun,
-    sensor: SensorDescription,
-    gpu: GpuInfo,
-    sensors: Sequence[SensorDescription] = (),
-) -> TrialRecord:
-    """Return the record of a trial that ran.
-
-    Args:
-        kernel: What ran.
-        repeat: Repeat number.
-        order: Position of the trial in the run.
-        board: Hash of the board's UUID.
-        run: What the GPU gave.
-        sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
-        gpu: The GPU.
-        sensors: What other sources of it are like, best first.
-    """
-    failure, _ = make_failure(kernel, repeat, order, board, run.trace.begin_ns, "")
-    return validated(failure, run, sensor, gpu, sensors)
 
 
 def validated(
@@ -61,7 +35,7 @@ def validated(
     """Return a trial's record with all that follows from what the GPU gave.
 
     Args:
-        record: What was launched; everything else in it is replaced.
+        record: What was launched (`make_failure`); everything else in it is replaced.
         run: What the GPU gave.
         sensor: The source that SMA, PAPI-style, MTSM and the steady power are taken from.
         gpu: The GPU.
@@ -89,6 +63,7 @@ def validated(
         elapsed_s=run.window.elapsed_s,
         cycles=run.window.cycles,
         globaltimer_ns=run.window.globaltimer_ns,
+        record_begin_ns=run.trace.begin_ns,
         record_end_ns=run.trace.end_ns,
         sma_j=_energy_j(sma_j, run, sensor.source),
         papi_j=_energy_j(papi_j, run, sensor.source),
@@ -112,10 +87,8 @@ def validated(
     )
 
 
-def make_failure(
-    kernel: Kernel, repeat: int, order: int, board: str, at_ns: int, reason: str
-) -> tuple[TrialRecord, Trace]:
-    """Return the record and the empty trace of a trial whose kernel did not run.
+def make_failure(kernel: Kernel, repeat: int, order: int, board: str, at_ns: int, reason: str) -> TrialRecord:
+    """Return the record of a trial whose kernel did not run.
 
     Args:
         kernel: What was to run.
@@ -125,11 +98,11 @@ def make_failure(
         at_ns: Host time of the failure.
         reason: What went wrong.
     """
-    record = TrialRecord(
+    return TrialRecord(
         trial_id=kernel.trial_id(repeat),
         order=order,
         instruction=kernel.instruction,
-        **trial_axes(kernel.condition),
+        **axes_of(kernel.condition),
         role=kernel.role,
         repeat=repeat,
         gpu=board,
@@ -162,7 +135,6 @@ def make_failure(
         status=Status.LAUNCH_FAILED,
         reason=reason,
     )
-    return record, Trace(at_ns, at_ns, ())
 
 
 def _energy_j(

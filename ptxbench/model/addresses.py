@@ -16,9 +16,10 @@ from typing import Self
 
 import numpy as np
 
+from ptxbench.core.arrays import Bools, Ints
 from ptxbench.core.threads import WARP
 from ptxbench.emulator.sass.integer import COMPARES, table
-from ptxbench.model.affine import Affine, Bools, Ints, product
+from ptxbench.model.affine import Affine, product
 from ptxbench.model.control_flow import Block, Flow, NaturalLoop
 from ptxbench.model.opcodes import OpcodeClass, opcode_class, width_bytes
 from ptxbench.model.trips import packed_halves

@@ -24,6 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 from ptxbench.analysis.static_power import StaticPower
+from ptxbench.core.arrays import Floats
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.estimate import dynamic_parts
@@ -37,7 +38,7 @@ from ptxbench.model.fit_kernel import (
     weighted_equations,
 )
 from ptxbench.model.fit_time import TimedKernel, level_rates, tensor_rates
-from ptxbench.model.leave_out import Floats, can_be_predicted, left_out_errors
+from ptxbench.model.leave_out import can_be_predicted, left_out_errors
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import ByteEnergy, TensorEnergy, Terms, TimeTerms

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxbench.model.leave_out import Bools, Floats
+from ptxbench.core.arrays import Bools, Floats
 from ptxbench.model.opcode_energies import RANDOM, ZEROS
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.work import KernelWork

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from ptxbench.core.arrays import Bools, Floats
 
 # Of what hangs on one kernel by more than this part, the others tell too little to predict it.
 _ALONE = 0.9

@@ -46,7 +46,7 @@ def pass_energies(folder: RunFolder, common: RunCalibration) -> tuple[PassEnergy
             groups[
                 record.instruction,
                 record.opt_level,
-                record.pattern,
+                record.operands,
                 record.role,
                 record.cubin_sha256,
                 record.grid,
@@ -94,7 +94,7 @@ def _pass_energy(trials: list[TrialRecord], common: RunCalibration, counts: Opco
     static_pj = static_w * pass_pj_per_w(first)
     return PassEnergy(
         name=f"{first.instruction} {first.opt_level} {first.role} x{first.grid}",
-        pattern=first.pattern,
+        pattern=first.operands,
         counts=counts,
         energy_pj=mean_pj,
         error_pj=math.hypot(scatter_pj, static_pj),

@@ -26,7 +26,7 @@ from ptxbench.storage.operations_file import OperationRow
 
 # By how much a run on one board is beside the mean of such boards, as a relative half-width that holds 95%:
 # fitted and judged by `runners/join_operations.py repeat` (docs/howto/operations.md).
-BOARD_HALF = 0.034
+BOARD_HALF = 0.093
 _NEIGHBOURS = 12
 _LEAST_ROWS = 5
 # Distance, in powers of two, within which a neighbour counts about fully.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Floats
 from ptxbench.core.least_squares import nonnegative
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.pass_energy import PassEnergy, moved_bytes, patterns_of
@@ -27,8 +27,6 @@ _ZERO = 1e-6
 # A prior or an error of nothing, whose square can still be divided by.
 _LEAST_PJ = 1e-6
 _SURE = 0.25
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

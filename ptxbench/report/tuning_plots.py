@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxbench.report.figure import new_figure, title
-from ptxbench.report.pareto_plot import scatter_by_limit
-from ptxbench.tune.analysis import Analysis, Figures, VariantFigures
+from ptxbench.core.errors import InputError
+from ptxbench.report.figure import new_figure, save, title
+from ptxbench.tune.analysis import Analysis, Figures, VariantFigures, analyse
 from ptxbench.tune.folder import TuningManifest
+from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.trial import Trial
 
 if TYPE_CHECKING:
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
 
 _DOT, _CAPPED, _LINE, _BEST = "#2f6fb0", "#c46a1b", "#222222", "#b02f5f"
 _LIBRARY, _BELOW = "#1c7c3c", "#3c9a5f"
+# Edge, face and label of a dot by what tables say of it at the power limit.
+_DOTS = {
+    "-": (_DOT, _DOT, "variant"),
+    "capped": (_CAPPED, _CAPPED, "at the power limit"),
+    "capped, untested": (_CAPPED, "none", "at the power limit, not known to have settled"),
+}
 _METRICS_SHOWN = 18
 _SPLITS_SHOWN = 5
 _RANGES_SHOWN, _MOST_LEVELS = 4, 16
@@ -65,10 +73,25 @@ def _label(role: str, one: VariantFigures) -> str:
     return f"{role}: {one.name}"
 
 
-def _dots(axes: Axes, found: Analysis, x: _Figure, y: _Figure) -> None:
-    scatter_by_limit(
-        axes, [f.at_limit for f in found.figures], list(map(x, found.figures)), list(map(y, found.figures))
-    )
+def _dots(figure: Figure, axes: Axes, found: Analysis, x: _Figure, y: _Figure) -> None:
+    """Draw a dot for each variant, by clock where several were set, else by what it met; and what stands out.
+
+    Those that may not have settled at the power limit are hollow.
+    """
+    clocks_mhz = [f.trial.settings.sm_clock_mhz for f in found.figures]
+    if len(set(clocks_mhz) - {None}) > 1:
+        # As Figure 4 of Schoonhoven et al. (2022) does.
+        set_at = [(f, mhz) for f, mhz in zip(found.figures, clocks_mhz, strict=True) if mhz is not None]
+        places = [x(f) for f, _ in set_at], [y(f) for f, _ in set_at]
+        colours = [float(mhz) for _, mhz in set_at]
+        drawn = axes.scatter(*places, c=colours, s=14, cmap="viridis", label="variant at a clock")
+        figure.colorbar(drawn, ax=axes, label="SM clock that was set, MHz")
+    else:
+        for words, (edge, face, label) in _DOTS.items():
+            chosen = [f for f in found.figures if f.at_limit == words]
+            if chosen:
+                places = list(map(x, chosen)), list(map(y, chosen))
+                axes.scatter(*places, s=14, edgecolors=edge, facecolors=face, alpha=0.6, label=label)
     for one, marker, role in ((found.fastest, "^", "fastest"), (found.best, "v", "least energy")):
         axes.scatter([x(one)], [y(one)], s=70, marker=marker, color=_BEST, label=_label(role, one), zorder=3)
     beside = [one for one in found.beside if math.isfinite(one.energy_j)]
@@ -77,13 +100,34 @@ def _dots(axes: Axes, found: Analysis, x: _Figure, y: _Figure) -> None:
         axes.scatter(*places, s=90, marker="*", color=_LIBRARY, label=beside[0].name, zorder=3)
 
 
+def plot_front(
+    manifest: TuningManifest, trials: Sequence[Trial], path: Path, beside: Sequence[LibraryTrial] = ()
+) -> None:
+    """Draw time and energy of every variant that was tried, and the front of those that no other beats.
+
+    Args:
+        manifest: What was tuned.
+        trials: Every variant that was tried.
+        path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
+        beside: What a library took for the same product.
+
+    Raises:
+        InputError: No variant has an energy, matplotlib is not installed, or the file cannot be written.
+    """
+    found = analyse(trials, manifest.part.problem, beside)
+    if found is None:
+        raise InputError("there is nothing to draw: no variant has an energy")
+    save(_front(manifest, found), path)
+
+
 def _front(manifest: TuningManifest, found: Analysis) -> Figure:
     figure, axes = _axes(manifest, "time and energy of one launch")
+    from matplotlib.ticker import LogFormatter
 
     def time_ms(one: Figures[Any]) -> float:
         return 1e3 * one.time_s
 
-    _dots(axes, found, time_ms, lambda f: f.energy_j)
+    _dots(figure, axes, found, time_ms, lambda f: f.energy_j)
     axes.errorbar(
         list(map(time_ms, found.front)),
         [f.energy_j for f in found.front],
@@ -95,6 +139,12 @@ def _front(manifest: TuningManifest, found: Analysis) -> Figure:
         capsize=3,
         label="front, with 95% intervals",
     )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        # Both kinds of ticks, as the values often lie within one decade.
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.5)))
     axes.set_xlabel("time, ms")
     axes.set_ylabel(f"energy, J ({'measured' if found.best.measured else 'estimated'})")
     axes.legend(fontsize=7)
@@ -103,7 +153,7 @@ def _front(manifest: TuningManifest, found: Analysis) -> Figure:
 
 def _hull(manifest: TuningManifest, found: Analysis) -> Figure:
     figure, axes = _axes(manifest, "speed and efficiency")
-    _dots(axes, found, lambda f: f.gflops, lambda f: f.gflops_per_w)
+    _dots(figure, axes, found, lambda f: f.gflops, lambda f: f.gflops_per_w)
     corners = [*found.hull, found.hull[0]]
     axes.plot(
         [f.gflops for f in corners], [f.gflops_per_w for f in corners], color=_LINE, lw=1, label="convex hull"

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ptxbench.core.plugins import plugin_names
 
-_UNKNOWN_CODE = 999
+UNKNOWN_CODE = 999
 
 
 def further_sources(
@@ -78,7 +78,7 @@ def failed_reading(code: int = 0) -> tuple[Reading, ...]:
     Args:
         code: nvmlReturn; 0: NVML gave none, or a value of a type that is not known.
     """
-    return (Reading(math.nan, code=code or _UNKNOWN_CODE),)
+    return (Reading(math.nan, code=code or UNKNOWN_CODE),)
 
 
 class Reader(Protocol):

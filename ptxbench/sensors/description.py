@@ -88,6 +88,16 @@ class SensorDescription:
         return self.memory_s + self.refresh_s + self.lag_s
 
     @property
+    def overlap(self) -> float:
+        """How many fresh values average over one and the same moment, at least one."""
+        return max(1.0, self.averaging_s / self.refresh_s) if self.refresh_s > 0 else 1.0
+
+    @property
+    def unseen_share(self) -> float:
+        """Share of its time that the source does not see."""
+        return max(1 - self.averaging_s / self.refresh_s, 0.0) if self.refresh_s > 0 else 0.0
+
+    @property
     def delay_s(self) -> float:
         """Mean age of the power that a fresh value measures."""
         return self.lag_s + self.averaging_s / 2

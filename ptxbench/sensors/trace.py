@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ptxbench.sensors.base import SourceName, Unit
 from ptxbench.sensors.sources import source_of
 
+NS_PER_S = 1e9
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
 
@@ -118,7 +119,7 @@ class KernelWindow:
     @classmethod
     def spanning(cls, start_ns: int, end_ns: int) -> KernelWindow:
         """Return the window between two moments, host time, which lasts as long as that clock says."""
-        return cls(start_ns, end_ns, (end_ns - start_ns) / 1e9)
+        return cls(start_ns, end_ns, (end_ns - start_ns) / NS_PER_S)
 
     @property
     def clock_mhz(self) -> float:

@@ -53,6 +53,12 @@ class Place:
 
 # Metadata of a field that is not written where it has its default, so that older files stay as they are.
 UNLESS_DEFAULT = {"unless_default": True}
+_FORMER = "former"
+
+
+def formerly(name: str) -> Mapping[str, str]:
+    """Return the metadata of a field that older files have by another name."""
+    return {_FORMER: name}
 
 
 def encode(value: object) -> object:
@@ -161,6 +167,12 @@ def optional_fields(kind: type) -> frozenset[str]:
     return frozenset(f.name for f in fields(plain) if not (f.default is f.default_factory is MISSING))
 
 
+@lru_cache(maxsize=64)
+def _former_names(kind: type) -> Mapping[str, str]:
+    """Return what fields were called in older files."""
+    return {f.name: f.metadata[_FORMER] for f in fields(get_origin(kind) or kind) if _FORMER in f.metadata}
+
+
 def _decode(hint: Any, plain: object, place: Place) -> object:
     return _reader(hint)(plain, place)
 
@@ -216,20 +228,22 @@ def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
     if not isinstance(plain, dict):
         raise place.error("must be an object")
     hints, optional, members = type_hints(kind), optional_fields(kind), _members(kind)
+    former = _former_names(kind)
     values = {}
     for key, hint in hints.items():
-        if key not in plain:
+        name = key if key in plain else former.get(key, key)
+        if name not in plain:
             if key not in optional:
                 raise place.at(key).error("is missing")
             continue
-        value = plain[key]
+        value = plain[name]
         # A run has millions of plain numbers and texts: for those that fit no place is made.
         if type(value) is hint and (hint is float or _is_plain(value)):
             values[key] = value
         elif key in members and type(value) is str and value in members[key]:
             values[key] = members[key][value]
         else:
-            values[key] = _decode(hint, value, place.at(key))
+            values[key] = _decode(hint, value, place.at(name))
     made = (get_origin(kind) or kind)(**values)
     # A dataclass that knows what its values must be has a method that says what is wrong with them.
     fault = made.fault() if hasattr(made, "fault") else ""

@@ -18,6 +18,7 @@ from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_parquet, write_text
 from ptxbench.storage.cells import read_csv, read_parquet, reader_of, rounded
 from ptxbench.storage.codec import Place
+from ptxbench.storage.file_errors import require_regular
 
 OPERATIONS_FILE, SHIPPED_FILE = "operations.parquet", "operations.csv"
 _CURE = "name a table of operations, or the folder that holds it"
@@ -131,6 +132,7 @@ def read_operations(path: Path) -> tuple[OperationRow, ...]:
     file = path
     if path.is_dir():
         file = path / (SHIPPED_FILE if (path / SHIPPED_FILE).exists() else OPERATIONS_FILE)
+    require_regular(file, _CURE)
     rows = _of_csv(file) if file.suffix == ".csv" else read_parquet(file, _CURE)
     return tuple(
         codec.decode(OperationRow, {_OURS.get(name, name): value for name, value in row.items()}, place)

@@ -182,28 +182,28 @@ class PartialRun(PartialFolder[TrialRecord]):
 
     def __init__(self, run: Path) -> None:
         super().__init__(run, TrialRecord, lambda record: record.trial_id)
-        self._in_hand = self._folder / "in_hand.json"
+        self._in_progress = self._folder / "in_progress.json"
 
-    def take_in_hand(self, record: TrialRecord) -> None:
+    def note_in_progress(self, record: TrialRecord) -> None:
         """Note what is about to run; the note outlives this process, but perhaps not a crash of the host.
 
         Raises:
             InputError: The note cannot be written.
         """
         self.require_writer()
-        write_note(self._in_hand, codec.to_text(record))
+        write_note(self._in_progress, codec.to_text(record))
 
-    def in_hand(self) -> TrialRecord | None:
+    def in_progress(self) -> TrialRecord | None:
         """Return what was noted last, None where nothing was, or where the note is torn.
 
         Raises:
             InputError: The note cannot be read.
         """
-        with reading(self._in_hand):
-            if not self._in_hand.exists():
+        with reading(self._in_progress):
+            if not self._in_progress.exists():
                 return None
         try:
-            return decode(TrialRecord, codec.read_json(self._in_hand), Place(self._in_hand))
+            return decode(TrialRecord, codec.read_json(self._in_progress), Place(self._in_progress))
         except InputError:
             return None
 

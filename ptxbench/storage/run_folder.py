@@ -182,13 +182,18 @@ class RunFolder(MeasuredFolder[TablePart]):
             raise InputError(f"{path} has no row, but the run is finished; copy the run again")
         return rows
 
-    def append(self, record: TrialRecord, trace: Trace) -> None:
+    def append(self, record: TrialRecord, trace: Trace | None = None) -> None:
         """Keep one trial; it is on the disk when this returns.
+
+        Args:
+            record: The trial.
+            trace: Its readings; None: there are none.
 
         Raises:
             InputError: The disk is full, or the trial ran other machine code than the trials beside it.
             ValueError: The trial is held already, or its board or recording is not the run's.
         """
+        trace = trace or Trace(record.record_begin_ns, record.record_end_ns, ())
         self._require_fit(record, trace)
         self._partial.append(record, trace)
         self._hold(record)
@@ -198,30 +203,30 @@ class RunFolder(MeasuredFolder[TablePart]):
         self._partial.require_writer()
         self.kernels.add_all(kernels)
 
-    def take_in_hand(self, record: TrialRecord) -> None:
+    def note_in_progress(self, record: TrialRecord) -> None:
         """Note the trial that is about to run, as the failure that it is if this process dies of it."""
-        self._partial.take_in_hand(record)
+        self._partial.note_in_progress(record)
 
     @classmethod
-    def blame_trial_in_hand(cls, path: Path) -> str:
+    def blame_trial_in_progress(cls, path: Path) -> str:
         """Keep the trial that a process died of as one that failed, so that a resumed run passes it over.
 
         Args:
             path: Folder of a run that no process writes.
 
         Returns:
-            The trial's id, or "" where none was in hand.
+            The trial's id, or "" where none was in progress.
 
         Raises:
             InputError: The folder cannot be read or written.
         """
         folder = cls.open(path)
-        record = folder._partial.in_hand()
+        record = folder._partial.in_progress()
         if record is None or record.trial_id in folder.done:
             return ""
         folder._partial.open(create=False)
         with folder:
-            folder.append(record, Trace(record.record_begin_ns, record.record_end_ns, ()))
+            folder.append(record)
         return record.trial_id
 
     def write_rows(self, rows: Sequence[TableRow]) -> None:
@@ -360,6 +365,6 @@ class RunFolder(MeasuredFolder[TablePart]):
 def _kernel_key(record: TrialRecord) -> tuple[str, ...]:
     """Return what all repeats share that must have run the same machine code."""
     return (
-        *(record.instruction, record.opt_level, record.protocol, record.pattern, record.role),
+        *(record.instruction, record.opt_level, record.protocol, record.operands, record.role),
         *lanes_key(record.lanes),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, TypedDict
 
@@ -11,6 +11,7 @@ from ptxbench.catalogue.model import Unit
 from ptxbench.core.condition import ARAFA, DYNAMIC, Condition, OptLevel, lanes_key, operands_text
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
+from ptxbench.storage.codec import formerly
 
 PJ_PER_NJ = 1000.0
 # What the reason of a row says whose loops ran at unlike clocks, or at another than its energy is stated at.
@@ -38,12 +39,12 @@ class TrialRecord:
     """One trial: one launch of one kernel, with its window, energies and state (records.parquet).
 
     Attributes:
-        trial_id: Identity within the run, `instruction/opt_level/protocol/pattern/role/repeat`.
+        trial_id: Identity within the run, `instruction/opt_level/protocol/operands/role/repeat`.
         order: Position in which the trial ran, from 0.
         instruction: Catalogue name, or "static" for the sleeping kernel.
         opt_level: Optimization level of the assembler.
         protocol: Measuring protocol.
-        pattern: Operand pattern.
+        operands: Operand pattern; `pattern` in runs of before 0.3.0.
         role: Which kernel.
         repeat: Repeat number, from 0; negative for the short trials that find the loop count.
         gpu: Hash of the board's UUID.
@@ -88,7 +89,7 @@ class TrialRecord:
     instruction: str
     opt_level: OptLevel
     protocol: str
-    pattern: str
+    operands: str = field(metadata=formerly("pattern"))
     role: Role
     repeat: int
     gpu: str
@@ -303,17 +304,8 @@ class TableRow:
         return "/".join(self.key)
 
 
-class TrialAxes(TypedDict):
-    """The columns of a trial that name its condition."""
-
-    opt_level: OptLevel
-    protocol: str
-    pattern: str
-    lanes: int
-
-
-class RowAxes(TypedDict):
-    """The columns of a row that name its condition."""
+class Axes(TypedDict):
+    """The columns of a trial or row that name its condition."""
 
     opt_level: OptLevel
     protocol: str
@@ -321,18 +313,8 @@ class RowAxes(TypedDict):
     lanes: int
 
 
-def trial_axes(condition: Condition) -> TrialAxes:
-    """Return the columns of a trial that name its condition."""
-    return {
-        "opt_level": condition.opt_level,
-        "protocol": condition.protocol,
-        "pattern": condition.pattern,
-        "lanes": condition.lanes,
-    }
-
-
-def row_axes(condition: Condition) -> RowAxes:
-    """Return the columns of a row that name its condition."""
+def axes_of(condition: Condition) -> Axes:
+    """Return the columns of a trial or row that name its condition."""
     return {
         "opt_level": condition.opt_level,
         "protocol": condition.protocol,

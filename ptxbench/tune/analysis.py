@@ -16,12 +16,11 @@ import numpy as np
 from ptxbench.core.distributions import rank_correlation, student_quantile
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.model.opcodes import opcode_class
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.counters import Counters
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.objective import pareto_front
 from ptxbench.tune.outcome import Settled
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import PARAMETERS, Problem
 

@@ -14,8 +14,7 @@ from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.outputs import first_difference
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.check import Correct
-from ptxbench.tune.configuration import Configuration
-from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.space import Space
 from ptxbench.tune.tunable_kernel import Prediction
 
@@ -91,7 +90,7 @@ class CalledFunction:
 
     def space(self, target: str) -> Space:
         """Return the combinations."""
-        return Space(self.problem, target, self.variants, ())
+        return Space(self.problem, target, self.variants)
 
     def build(self, variant: Configuration, target: str) -> Any:  # noqa: ARG002
         """Return the call of a configuration: it is compiled when it is first called."""

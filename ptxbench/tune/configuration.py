@@ -1,4 +1,4 @@
-"""One variant of a user's kernel: a value for each axis."""
+"""A user's kernel by its axes, and one variant of it: a value for each axis."""
 
 from __future__ import annotations
 
@@ -6,6 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ptxbench.tune.expression import Value
+
+
+@dataclass(frozen=True)
+class KernelProblem:
+    """A user's kernel with its arguments.
+
+    Attributes:
+        kernel: Its name.
+        axes: Names of its axes.
+        digest: Hash of the specification and of its sources.
+    """
+
+    kernel: str
+    axes: tuple[str, ...]
+    digest: str
+
+    @property
+    def title(self) -> str:
+        """What pictures and tables call it."""
+        return self.kernel
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of what differs between variants."""
+        return self.axes
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from operator import attrgetter
 from statistics import fmean, median
 
 from ptxbench.core.distributions import rank_correlation
+from ptxbench.tune.configuration import KernelProblem
 from ptxbench.tune.estimate import COOL_C, EnergyModel
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem
 

@@ -5,7 +5,7 @@ trials.jsonl    one line a trial, on the disk before the next begins
 variants.csv    the same as a table, written at the end
 beside.jsonl    one line a measurement of a library's product, where it was measured beside
 clock_power.csv the power of a load at several clocks, where clocks near the best of them are searched
-in_hand.json    the variant that is being tried, by which a process that watches knows it
+in_progress.json the variant that is being tried, by which a process that watches knows it
 pareto.svg      the front of time and energy, where matplotlib is installed
 """
 
@@ -34,16 +34,15 @@ from ptxbench.storage.folder_kind import MANIFEST, Kind
 from ptxbench.storage.journal import Journal, Lines
 from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_manifest, require_unchanged
 from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate, name_of
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.library import LibraryTrial
 from ptxbench.tune.outcome import Settled
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem, Variant
 from ptxbench.tune.variant_runner import TrialOptions
 
 _TRIALS, VARIANTS = "trials.jsonl", "variants.csv"
-IN_PROGRESS = "in_hand.json"
+IN_PROGRESS = "in_progress.json"
 _BESIDE = "beside.jsonl"
 POWER_SAMPLES = "clock_power.csv"
 _FIGURES = (
@@ -192,7 +191,7 @@ class TuningFolder:
             InputError: The disk is full.
         """
         self._lines.add(trial)
-        self._nothing_in_hand()
+        self._nothing_in_progress()
 
     def require(self, source: SourceCheck) -> None:
         """Take the power of all trials out where the power source may not be believed.
@@ -248,12 +247,12 @@ class TuningFolder:
         """
         if self._lines.is_open:
             self._lines.close()
-            self._nothing_in_hand()
+            self._nothing_in_progress()
             write_text(
                 self.path / VARIANTS, variants_csv(tuple(self.trials.values()), self.manifest.part.problem)
             )
 
-    def _nothing_in_hand(self) -> None:
+    def _nothing_in_progress(self) -> None:
         with writing(self.path):
             (self.path / IN_PROGRESS).unlink(missing_ok=True)
 

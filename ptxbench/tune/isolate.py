@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,6 @@ from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.devices.select import open_gpu
 from ptxbench.experiment.supervise import Death, Watchdog, Work, supervise
 from ptxbench.storage import codec
-from ptxbench.storage.atomic import write_text
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import require_no_run
 from ptxbench.tune.check import Correct
@@ -29,7 +28,8 @@ from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.search_options import TuningOptions
 from ptxbench.tune.spec_file import read_spec
 from ptxbench.tune.trial import Trial
-from ptxbench.tune.tuning import Tuned, tune
+from ptxbench.tune.tuning import Tuned, found_in, goal_for, tune
+from ptxbench.tune.user_kernel import UserKernel
 
 
 def search_work(
@@ -100,22 +100,7 @@ def _blame_in_progress(path: Path, reason: str, status: TrialStatus) -> str:
     return held.name
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a search in another process found beside the trials that its folder holds.
-
-    Attributes:
-        best: Names of those that count, the best first.
-        front: Names of those that no other beats.
-        searched: Candidates in the search space.
-    """
-
-    best: tuple[str, ...]
-    front: tuple[str, ...]
-    searched: int
-
-
-_QUESTION, _ANSWER = "search.json", "found.json"
+_QUESTION = "search.json"
 _ARRAY = "file of an array"
 
 
@@ -147,12 +132,10 @@ def tune_isolated(
         command = [sys.executable, "-m", __name__, scratch]
         (ended,) = supervise([search_work(lambda _: command, path, limit_s, folder / "log")])
         ended.require_done()
-        found = codec.read_file(_Found, folder / _ANSWER)
     held = TuningFolder.read(path)
-    trials, scale = held.believed()
-    named = {one.name: one for one in trials}
-    best, front = (tuple(named[name] for name in names) for names in (found.best, found.front))
-    return Tuned(path, held.manifest, trials, best, front, found.searched, held.beside, scale)
+    kernel = UserKernel(read_spec(document, Path(), place))
+    variants = kernel.space(held.manifest.gpu.target).variants
+    return found_in(held, goal_for(options.goal, kernel), len(variants))
 
 
 def _plain(folder: Path, place: str, value: object) -> object:
@@ -190,11 +173,9 @@ def _search(folder: Path) -> None:
     gpu = open_gpu(asked["gpu"])
     try:
         begun = (path / MANIFEST).exists()
-        tuned = tune(gpu, tuning, *((None, path) if begun else (path, None)))
+        tune(gpu, tuning, *((None, path) if begun else (path, None)))
     finally:
         gpu.close()
-    best, front = (tuple(one.name for one in some) for some in (tuned.best, tuned.front))
-    write_text(folder / _ANSWER, codec.to_text(_Found(best, front, tuned.searched)))
 
 
 if __name__ == "__main__":

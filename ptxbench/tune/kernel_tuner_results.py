@@ -23,11 +23,10 @@ from ptxbench.storage.file_errors import read_text
 from ptxbench.storage.folder_kind import Kind
 from ptxbench.storage.manifest import Manifest
 from ptxbench.tune.check import Correct
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.folder import TuningManifest, TuningPart
 from ptxbench.tune.kernel_tuner_cache import SETTINGS
 from ptxbench.tune.outcome import Settled, TrialStatus
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant_runner import TrialOptions
 

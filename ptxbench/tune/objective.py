@@ -22,6 +22,11 @@ class Objective(StrEnum):
     WEIGHTED = "weighted"
 
 
+def plain_cost(objective: str, time_s: float, energy_j: float) -> float:
+    """Return what "energy" (J), "time" (s) or "edp" (J s) makes small."""
+    return {"energy": energy_j, "time": time_s, "edp": energy_j * time_s}[objective]
+
+
 @dataclass(frozen=True)
 class Goal:
     """An objective with its figures.
@@ -54,12 +59,8 @@ class Goal:
         if not trial.ok or not self._known(time_s, energy_j):
             return math.inf
         match self.objective:
-            case Objective.TIME:
-                return time_s
-            case Objective.ENERGY:
-                return energy_j
-            case Objective.EDP:
-                return time_s * energy_j
+            case Objective.TIME | Objective.ENERGY | Objective.EDP:
+                return plain_cost(self.objective, time_s, energy_j)
             case Objective.POWER_LIMITED:
                 return time_s if trial.best_power_w <= self.power_limit_w else math.inf
             case Objective.GFLOPS_PER_W:

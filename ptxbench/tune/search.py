@@ -19,8 +19,7 @@ from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
 from ptxbench.tune.space import Space
 from ptxbench.tune.trial import Trial
-from ptxbench.tune.tunable_kernel import Built as BuiltKernel
-from ptxbench.tune.tunable_kernel import Point, TunableKernel
+from ptxbench.tune.tunable_kernel import Built, Point, TunableKernel
 from ptxbench.tune.variant_runner import VariantRunner
 
 # Kernels that are built before the first of them runs.
@@ -30,10 +29,10 @@ Show = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Built:
+class TimedBuild:
     """A kernel, and the host time that it took."""
 
-    kernel: BuiltKernel | Refused
+    kernel: Built | Refused
     wall_s: float
 
 
@@ -47,7 +46,7 @@ class Evaluator:
         jobs: Assemblers at once.
 
     Args:
-        show: Called with how many are done, the budget, and which variant is in hand.
+        show: Called with how many are done, the budget, and which variant is in progress.
         pruning: Whose power is not measured; None: everybody's is.
         apply: Sets the GPU as a candidate wants it.
     """
@@ -92,8 +91,8 @@ class Evaluator:
         held = self.folder.trials
         wanted = [c for c in candidates if c.name not in held][: max(0, self.budget - len(held))]
         chosen = {c.name for c in wanted}
-        subject, target = self.runner.subject, self.runner.gpu.info.target
-        builds = build_candidates(subject, wanted, target, self.jobs)
+        tunable, target = self.runner.tunable, self.runner.gpu.info.target
+        builds = build_candidates(tunable, wanted, target, self.jobs)
         objection = _only_timed if timed_only else self._objection
         for candidate in candidates:
             if candidate.name in chosen:
@@ -103,7 +102,7 @@ class Evaluator:
                 trial = self.runner.measure(
                     built.kernel, built.wall_s, objection, settings=candidate.settings
                 )
-                key = subject.source_key(candidate.variant, target)
+                key = tunable.source_key(candidate.variant, target)
                 self.folder.add(replace(trial, sampled=sampled, source_key=key))
                 self._show(len(held), self.budget, candidate.name)
                 chosen.discard(candidate.name)
@@ -154,8 +153,8 @@ class Evaluator:
 
     def _measured(self, name: str) -> Callable[[int], Trial]:
         """Return what measures a variant that was tried, given how often that was."""
-        subject, held = self.runner.subject, self.folder.trials[name]
-        built = _built(subject, held.variant, self.runner.gpu.info.target)
+        tunable, held = self.runner.tunable, self.folder.trials[name]
+        built = _built(tunable, held.variant, self.runner.gpu.info.target)
         self._apply(held.settings)
 
         def measure(before: int) -> Trial:
@@ -173,7 +172,9 @@ def _only_timed(trial: Trial) -> str:  # noqa: ARG001
     return f"its estimate is not among the first {FIRST}, whose power is measured"
 
 
-def build_ahead(subject: TunableKernel, variants: Sequence[Point], target: str, jobs: int) -> Iterator[Built]:
+def build_ahead(
+    tunable: TunableKernel, variants: Sequence[Point], target: str, jobs: int
+) -> Iterator[TimedBuild]:
     """Yield kernels in the order of the variants, built in groups of many at a time.
 
     A group is built before its first kernel is handed out: threads that go on building would hold up the
@@ -185,12 +186,12 @@ def build_ahead(subject: TunableKernel, variants: Sequence[Point], target: str, 
     with ThreadPoolExecutor(jobs) as pool:
         for first in range(0, len(variants), _GROUP):
             group = variants[first : first + _GROUP]
-            yield from list(pool.map(lambda variant: _built(subject, variant, target), group))
+            yield from list(pool.map(lambda variant: _built(tunable, variant, target), group))
 
 
 def build_candidates(
-    subject: TunableKernel, candidates: Sequence[Candidate], target: str, jobs: int
-) -> Iterator[Built]:
+    tunable: TunableKernel, candidates: Sequence[Candidate], target: str, jobs: int
+) -> Iterator[TimedBuild]:
     """Yield the kernels of candidates in their order; candidates of one variant in a group share a build.
 
     Raises:
@@ -199,7 +200,7 @@ def build_candidates(
     for first in range(0, len(candidates), _GROUP):
         group = [candidate.variant for candidate in candidates[first : first + _GROUP]]
         distinct = {variant.name: variant for variant in group}
-        builds = build_ahead(subject, tuple(distinct.values()), target, jobs)
+        builds = build_ahead(tunable, tuple(distinct.values()), target, jobs)
         built = dict(zip(distinct, builds, strict=True))
         yield from (built[variant.name] for variant in group)
 
@@ -229,7 +230,7 @@ def search_by_estimate(
         goal: What is made small.
         seed: Of the choice of candidates.
         candidates: How many variants are built and predicted, drawn at random.
-        show: Called with how many are predicted, how many there are, and which is in hand.
+        show: Called with how many are predicted, how many there are, and which is in progress.
         sample: How many of the budget are drawn at random from the others: they tell how well it ranks.
         timed: Whether those that look best are timed alone; then the power of the first by that is measured.
     """
@@ -259,18 +260,18 @@ def predict_candidates(
         candidates: Those to predict.
         runner: Where they would be tried; it has a model.
         jobs: Assemblers at once; 0 for as many as there are processors.
-        show: Called with how many are predicted, how many there are, and which is in hand.
+        show: Called with how many are predicted, how many there are, and which is in progress.
     """
     predicted: list[Trial] = []
     jobs = jobs or os.cpu_count() or 1
-    builds = build_candidates(runner.subject, candidates, runner.gpu.info.target, jobs)
+    builds = build_candidates(runner.tunable, candidates, runner.gpu.info.target, jobs)
     for candidate, built in zip(candidates, builds, strict=True):
         predicted.append(runner.predict(built.kernel, built.wall_s, candidate.settings))
         show(len(predicted), len(candidates), candidate.name)
     return predicted
 
 
-def _built(subject: TunableKernel, variant: Point, target: str) -> Built:
+def _built(tunable: TunableKernel, variant: Point, target: str) -> TimedBuild:
     began_s = time.perf_counter()
-    kernel = subject.build(variant, target)
-    return Built(kernel, time.perf_counter() - began_s)
+    kernel = tunable.build(variant, target)
+    return TimedBuild(kernel, time.perf_counter() - began_s)

@@ -106,7 +106,7 @@ class TuningOptions(SeedOptions, SampleOptions, SearchOptions):
 
         return Tuning(
             problem=problem,
-            goal=self._goal(),
+            goal=self.goal,
             options=TrialOptions(
                 power=self.measure == "energy",
                 window_s=self.window_s,
@@ -123,7 +123,9 @@ class TuningOptions(SeedOptions, SampleOptions, SearchOptions):
             **own,
         )
 
-    def _goal(self) -> Goal:
+    @property
+    def goal(self) -> Goal:
+        """What is made small."""
         from ptxbench.tune.objective import Goal, Objective
 
         return Goal(

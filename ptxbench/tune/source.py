@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ptxbench.codegen.assemble import assemble_ptx
+from ptxbench.core.cache import Cache
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import RefusedModuleError
@@ -22,11 +23,13 @@ from ptxbench.core.toolchain import (
 )
 from ptxbench.sass.resources import cubin_capability
 from ptxbench.tune.compiler_options import named_in, with_values
-from ptxbench.tune.cubin_cache import cached
 from ptxbench.tune.expression import Value
 from ptxbench.tune.spec import Source
 from ptxbench.tune.template_process import TemplateProcess
 
+# What was compiled, by what it is made from: compiling takes most of a trial.
+_KEPT = Cache("cubins")
+_DIGEST_BYTES = 32
 _TEMPLATE = ".j2"
 _VERSION = re.compile(r"^\.version\s+(\d+)\.(\d+)", re.MULTILINE)
 # The compiler that nvcc starts may be of another release than nvcc.
@@ -168,6 +171,19 @@ def _identity(file: Path) -> str:
     except OSError:
         return ""
     return f"{file} {found.st_size} {found.st_mtime_ns}"
+
+
+def cached(key: str, make: Callable[[], bytes]) -> bytes:
+    """Return what is kept under a key, or else make and keep it; an entry that is damaged is made again."""
+    name = f"{key[:2]}/{key}"
+    held = _KEPT.get(name)
+    if held is not None:
+        digest, image = held[:_DIGEST_BYTES], held[_DIGEST_BYTES:]
+        if hashlib.sha256(image).digest() == digest:
+            return image
+    image = make()
+    _KEPT.put(name, hashlib.sha256(image).digest() + image)
+    return image
 
 
 def _digest(*parts: str) -> str:

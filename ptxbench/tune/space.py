@@ -17,10 +17,9 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.storage.file_errors import read_text
 from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.expression import Value
 from ptxbench.tune.filters import Bounds, misfit, shape_faults
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.spec import Combinations
 from ptxbench.tune.spec_file import read_combinations
 from ptxbench.tune.variant import OPTIONAL, PARAMETERS, Core, DType, Op, Problem, Variant
@@ -61,14 +60,12 @@ class Space:
         problem: What they compute.
         target: What they run on.
         variants: Those that passed, in the order of the axes.
-        rejected: A reason why filters took variants out, and how many they took for the like of it.
         settings: Settings of the GPU under each of which a variant may be tried, all of the same kinds.
     """
 
     problem: Problem | KernelProblem
     target: str
     variants: tuple[Variant | Configuration, ...]
-    rejected: tuple[tuple[str, int], ...]
     settings: tuple[GpuSettings, ...] = (DEFAULT_SETTINGS,)
 
     @property
@@ -134,23 +131,17 @@ def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Spa
         InputError: The target is not known, or no variant is left.
     """
     axes = axes or load_axes(problem.dtype)
-    kept, like, examples = [], Counter[str](), dict[str, str]()
-    for variant in _combinations(axes, problem.op_a, problem.op_b):
-        reason = misfit(variant, problem, target, axes.bounds)
-        if reason:
-            words = _without_numbers(reason)
-            like[words] += 1
-            examples.setdefault(words, reason)
-        else:
-            kept.append(variant)
-    rejected = tuple((examples[words], count) for words, count in like.most_common())
+    every = _combinations(axes, problem.op_a, problem.op_b)
+    kept = tuple(variant for variant in every if not misfit(variant, problem, target, axes.bounds))
     if not kept:
-        most = rejected[0][0] if rejected else "the axes hold nothing"
+        reasons = [misfit(variant, problem, target, axes.bounds) for variant in every]
+        like = Counter(map(_without_numbers, reasons)).most_common(1)
+        most = next((one for one in reasons if like[0][0] == _without_numbers(one)), "the axes hold nothing")
         raise InputError(
             f"no variant computes {problem.m} x {problem.n} x {problem.k} {problem.dtype} on {target} "
             f"(most often: {most}); take sizes that are multiples of 8, or other axes by `space`"
         )
-    return Space(problem, target, tuple(kept), rejected)
+    return Space(problem, target, kept)
 
 
 @cache
@@ -162,18 +153,20 @@ def _shipped(name: str) -> str:
 def _combinations(axes: Axes, op_a: Op, op_b: Op) -> tuple[Variant, ...]:
     """Return the combinations that make a kernel at all."""
     core = "" if axes.core is Core.usual(axes.dtype) else str(axes.core)
-    variants = (Variant(axes.dtype, **values, core=core) for values in _each(axes.values))
+    # By place: a dict of each of a million combinations takes as long as the filters.
+    variants = (Variant(axes.dtype, *values, core) for values in _each(axes.values))  # type: ignore[call-arg, arg-type]
     return tuple(v for v in variants if next(shape_faults(v, op_a, op_b), None) is None)
 
 
-def _each(values: tuple[tuple[int, ...], ...] | Combinations) -> Iterator[dict[str, int]]:
-    if isinstance(values, Combinations):
-        for configuration, refused in values.all():
-            if refused is None:
-                yield {name: _whole(name, value) for name, value in configuration.by_axis.items()}
+def _each(values: tuple[tuple[int, ...], ...] | Combinations) -> Iterator[tuple[int, ...]]:
+    """Yield the values of each combination, in the order of `PARAMETERS`."""
+    if not isinstance(values, Combinations):
+        yield from itertools.product(*values)
         return
-    for chosen in itertools.product(*values):
-        yield dict(zip(PARAMETERS, chosen, strict=True))
+    for configuration, refused in values.all():
+        if refused is None:
+            chosen = OPTIONAL | configuration.by_axis
+            yield tuple(_whole(name, chosen[name]) for name in PARAMETERS)
 
 
 def _checked_axes(table: dict[str, object], place: str) -> tuple[tuple[int, ...], ...] | Combinations:

@@ -24,7 +24,7 @@ _MAX_COMBINATIONS = 1_000_000
 _TEXT_VALUE = re.compile(r"[A-Za-z_]\w*\Z")
 
 
-# What the expression of a range's next value calls the value in hand, and the one before it (0 at first).
+# What the expression of a range's next value calls the present value, and the one before it (0 at first).
 VALUE, BEFORE = "value", "before"
 
 
@@ -377,14 +377,11 @@ class KernelSpec:
         Raises:
             InputError: A derived value has none.
         """
-        return self._with_derived(configuration.by_axis)
+        values = {**self.sizes, **configuration.by_axis}
+        for name, expression in self.derived:
+            values[name] = expression.value(values)
+        return values
 
     def variants(self) -> Iterator[tuple[Configuration, Expression | None]]:
         """Yield each combination of the axes; see `Combinations.all`."""
         return Combinations(self.sizes, self.axes, self.derived, self.filters).all()
-
-    def _with_derived(self, chosen: Mapping[str, Value]) -> dict[str, Value]:
-        values = {**self.sizes, **chosen}
-        for name, expression in self.derived:
-            values[name] = expression.value(values)
-        return values

@@ -9,10 +9,9 @@ from typing import ClassVar
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate, name_of
 from ptxbench.tune.check import Correct
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.estimate import EnergyModel, OpcodeCount, Work, work_by_tiles
 from ptxbench.tune.outcome import PowerOutcome, Settled, TrialStatus
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.variant import Problem, Variant
 
 _NAN = math.nan
@@ -68,7 +67,7 @@ class Trial(PowerOutcome):
         sampled: Whether it was drawn at random beside those that the estimator put first.
         settings: What clocks and power limit were set for it.
         source_key: Hash of the files and flags that its code follows from beside the problem (see
-            `Subject.source_key`).
+            `TunableKernel.source_key`).
         figures: What observers saw, and the user's own metrics, by name.
     """
 

@@ -12,10 +12,9 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.sass.resources import Resources
 from ptxbench.tune.check import Correct
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.estimate import Work
 from ptxbench.tune.kernel import Refused
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.variant import Problem, Variant
 
 Point = Variant | Configuration

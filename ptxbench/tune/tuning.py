@@ -142,7 +142,7 @@ def tune(
         tuning: What is tuned, and how.
         out: New folder; None for one below results/, or below runs/ where nothing is measured.
         resume: Folder to resume, in place of `out`.
-        show: Called with how many are done, how many there are to do, and which variant is in hand.
+        show: Called with how many are done, how many there are to do, and which variant is in progress.
         say: Told when the GPU is set and restored.
 
     Raises:
@@ -160,31 +160,31 @@ def tune(
     require_sense(tuning, strategy)
     if tuning.options.power:
         require_window(gpu, tuning.options.window_s)
-    subject, space = subject_of(gpu, tuning)
+    tunable, space = tunable_of(gpu, tuning)
     chosen = _chosen(space, tuning.variants)
     library = _library(gpu, tuning) if tuning.beside else None
-    goal = goal_for(tuning.goal, subject)
-    pattern = pattern_of(subject, tuning)
+    goal = goal_for(tuning.goal, tunable)
+    pattern = pattern_of(tunable, tuning)
     model = open_model(tuning.table, gpu.info, pattern, tuning.samples) if tuning.table else None
     options = replace(tuning.options, pattern=pattern)
-    manifest = tuning_manifest(gpu, subject.problem, options, _model_name(tuning, gpu))
+    manifest = tuning_manifest(gpu, tunable.problem, options, _model_name(tuning, gpu))
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
-    if isinstance(subject, UserKernel):
+    if isinstance(tunable, UserKernel):
         wanted = chosen or [one.variant for one in space.candidates]
-        subject.prepare(gpu, wanted[:: max(1, len(wanted) // _BUILT_BEFORE)][:_BUILT_BEFORE])
+        tunable.prepare(gpu, wanted[:: max(1, len(wanted) // _BUILT_BEFORE)][:_BUILT_BEFORE])
     with settings_of(gpu, tuning.axes, say, allowed=tuning.allow_settings) as set_to:
         space = replace(space, settings=set_to.settings)
         folder = TuningFolder.resume(path, manifest) if resume else TuningFolder.create(path, manifest)
         runner = VariantRunner(
             gpu,
-            subject,
+            tunable,
             options,
             model,
             full_memory_mhz=set_to.full_memory_mhz,
             before=folder.trials.values(),
             observers=tuning.observers,
-            metrics=subject.metrics if isinstance(subject, UserKernel) else lambda _: {},
+            metrics=tunable.metrics if isinstance(tunable, UserKernel) else lambda _: {},
         )
         evaluator = Evaluator(runner, folder, tuning.budget, tuning.jobs, show, pruning, set_to.apply)
         try:
@@ -206,9 +206,14 @@ def tune(
         finally:
             folder.require(runner.source)
             folder.close()
+    return found_in(folder, goal, len(space.candidates))
+
+
+def found_in(folder: TuningFolder, goal: Goal, searched: int) -> Tuned:
+    """Return what the search in a folder found; it had so many candidates."""
     trials, scale = folder.believed()
     best, front = ranked(trials, goal), pareto_front(trials)
-    return Tuned(path, folder.manifest, trials, best, front, len(space.candidates), folder.beside, scale)
+    return Tuned(folder.path, folder.manifest, trials, best, front, searched, folder.beside, scale)
 
 
 def usual_strategy(tuning: Tuning) -> str:
@@ -246,14 +251,14 @@ def _search(
     show: Callable[[int, int, str], None],
 ) -> None:
     """Search by a strategy that takes clocks as it takes any other axis."""
-    subject, seed = evaluator.runner.subject, tuning.options.seed
+    tunable, seed = evaluator.runner.tunable, tuning.options.seed
     if strategy in (TIMED, BY_ESTIMATE):
         timed = strategy == TIMED
         search_by_estimate(space, evaluator, goal, seed, tuning.candidates, show, tuning.sample, timed=timed)
     elif strategy == AT_RANDOM:
         search_random(space, evaluator, seed)
-    elif isinstance(subject, UserKernel) and strategy == BY_BLOCKS:
-        search_blocks(subject, space, evaluator, goal, tuning.high_occupancy)
+    elif isinstance(tunable, UserKernel) and strategy == BY_BLOCKS:
+        search_blocks(tunable, space, evaluator, goal, tuning.high_occupancy)
     else:
         search_by_strategy(strategy, space, evaluator, goal, seed)
 
@@ -290,7 +295,7 @@ def tune_sizes(
     return tuple(found)
 
 
-def subject_of(gpu: Gpu, tuning: Tuning) -> tuple[TunableKernel, Space]:
+def tunable_of(gpu: Gpu, tuning: Tuning) -> tuple[TunableKernel, Space]:
     """Return what has the variants, and the variants.
 
     Raises:
@@ -314,10 +319,10 @@ def _require_same_sources(folder: TuningFolder, evaluator: Evaluator) -> None:
         InputError: A file that nvcc includes, or a flag that it has from the environment, is another one.
         ToolError: nvcc is missing.
     """
-    subject, target = evaluator.runner.subject, evaluator.runner.gpu.info.target
+    tunable, target = evaluator.runner.tunable, evaluator.runner.gpu.info.target
     held = {one.variant.name: one for one in folder.trials.values() if one.source_key}
     with ThreadPoolExecutor(evaluator.jobs) as pool:
-        keys = pool.map(lambda one: subject.source_key(one.variant, target), held.values())
+        keys = pool.map(lambda one: tunable.source_key(one.variant, target), held.values())
         for trial, key in zip(held.values(), keys, strict=True):
             if key != trial.source_key:
                 raise InputError(f"{folder.path}: {trial.variant.name}: {OTHER_SOURCES}")
@@ -358,15 +363,15 @@ def _library(gpu: Gpu, tuning: Tuning) -> Callable[[TuningFolder, SourceCheck], 
     return measure
 
 
-def goal_for(goal: Goal, subject: TunableKernel) -> Goal:
+def goal_for(goal: Goal, tunable: TunableKernel) -> Goal:
     """Return the goal with what the kernel itself says of a trial."""
-    metric = subject.metric if isinstance(subject, UserKernel) else None
-    return replace(goal, flops=lambda trial: trial.flops_of(subject.problem), metric=metric)
+    metric = tunable.metric if isinstance(tunable, UserKernel) else None
+    return replace(goal, flops=lambda trial: trial.flops_of(tunable.problem), metric=metric)
 
 
-def pattern_of(subject: TunableKernel, tuning: Tuning) -> str:
+def pattern_of(tunable: TunableKernel, tuning: Tuning) -> str:
     """Return the operand pattern: a user's arrays say their own."""
-    return subject.pattern if isinstance(subject, UserKernel) else tuning.options.pattern
+    return tunable.pattern if isinstance(tunable, UserKernel) else tuning.options.pattern
 
 
 def require_sense(tuning: Tuning, strategy: str) -> None:

@@ -38,12 +38,11 @@ from ptxbench.tune.arrays import (
 )
 from ptxbench.tune.check import Correct
 from ptxbench.tune.compiler_options import find_entry
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.element import ELEMENTS
 from ptxbench.tune.estimate import OpcodeCount, Work, modelled_clock_mhz
 from ptxbench.tune.expression import Expression, Value
 from ptxbench.tune.kernel import Refused
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.source import VariantSource, variant_source
 from ptxbench.tune.space import Space
 from ptxbench.tune.spec import (
@@ -96,7 +95,6 @@ class BuiltKernel:
         resources: Registers, stack and static shared memory.
         sizes: Its launch.
         per_thread: What one thread executes, by opcode; () where the code does not tell.
-        unknown: Why `per_thread` is not known, or "".
     """
 
     variant: Configuration
@@ -107,7 +105,6 @@ class BuiltKernel:
     resources: Resources
     sizes: Sizes
     per_thread: tuple[tuple[str, float], ...]
-    unknown: str
 
     @property
     def needs(self) -> BlockNeeds:
@@ -160,7 +157,7 @@ class UserKernel:
         if not kept:
             most = f"most often by {like.most_common(1)[0][0]!r}" if like else "a range is empty"
             raise InputError(f"no variant of {self.spec.name} is left ({most}); widen an axis or a filter")
-        return Space(self.problem, target, tuple(kept), tuple(like.most_common()))
+        return Space(self.problem, target, tuple(kept))
 
     def build(self, variant: Configuration, target: str) -> BuiltKernel | Refused:
         """Compile or assemble one variant, and count what it executes where its code tells.
@@ -419,10 +416,9 @@ class UserKernel:
             counts = executions(
                 listed[entry], self._trips(listed[entry], listed, values), None, listed
             ).counts
-            unknown = ""
-        except InputError as error:
-            counts, unknown = (), str(error)
-        return BuiltKernel(variant, values, cubin, entry, listed[entry], resources, sizes, counts, unknown)
+        except InputError:
+            counts = ()
+        return BuiltKernel(variant, values, cubin, entry, listed[entry], resources, sizes, counts)
 
     def _trips(
         self, sass: SassKernel, functions: Mapping[str, SassKernel], values: Mapping[str, Value]

@@ -103,12 +103,12 @@ class VariantRunner:
 
     Attributes:
         gpu: Where they run.
-        subject: What has the variants.
+        tunable: What has the variants.
         source: Judges the power source by all that were measured.
 
     Args:
         gpu: Where they run.
-        subject: What has the variants.
+        tunable: What has the variants.
         options: What is measured.
         model: What estimates their energy; None: nothing does.
         wall_s: Host time in s, for what each step takes.
@@ -121,7 +121,7 @@ class VariantRunner:
     def __init__(
         self,
         gpu: Gpu,
-        subject: TunableKernel,
+        tunable: TunableKernel,
         options: TrialOptions,
         model: EnergyModel | None,
         wall_s: Callable[[], float] = time.perf_counter,
@@ -131,7 +131,7 @@ class VariantRunner:
         metrics: Callable[[Trial], Mapping[str, float]] = lambda _: {},
     ) -> None:
         self.gpu = gpu
-        self.subject = subject
+        self.tunable = tunable
         self._options = options
         self._model = model
         self._wall_s = wall_s
@@ -166,7 +166,7 @@ class VariantRunner:
         if isinstance(built, Calling):
             return trial
         info = self.gpu.info
-        seen = self.subject.predict(built, _clocked(info, settings))
+        seen = self.tunable.predict(built, _clocked(info, settings))
         work = seen.work
         trial = replace(
             trial,
@@ -258,7 +258,7 @@ class VariantRunner:
         """Check a variant once: no setting changes what it computes."""
         name = kernel.variant.name
         if name not in self._verdicts:
-            self._verdicts[name] = self.subject.check(self.gpu, kernel)
+            self._verdicts[name] = self.tunable.check(self.gpu, kernel)
         return self._verdicts[name]
 
     def _temperature_c(self) -> float:
@@ -273,7 +273,7 @@ class VariantRunner:
         if isinstance(kernel, Calling):
             assert isinstance(self.gpu, CallingGpu)  # noqa: S101 - `tune_function` wants one
             return Called(self.gpu, kernel.call)
-        return Launched(self.gpu, self.subject.launch(kernel))
+        return Launched(self.gpu, self.tunable.launch(kernel))
 
     def _with_power(self, trial: Trial, work: Repeated) -> Trial:
         began_s = self._wall_s()
@@ -305,7 +305,7 @@ class VariantRunner:
     def _estimated(self, trial: Trial, time_s: float, temperature_c: float) -> Trial:
         if self._model is None:
             return trial
-        return trial.estimated_by(self._model, self.subject.problem, time_s, temperature_c)
+        return trial.estimated_by(self._model, self.tunable.problem, time_s, temperature_c)
 
 
 def require_window(gpu: Gpu, window_s: float) -> None:

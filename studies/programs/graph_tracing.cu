@@ -21,10 +21,10 @@
 
 enum { KERNEL = 10, GRAPH = 51, NODES = 900, LAUNCHES = 200 };
 struct Kernel { /* the common beginning of CUpti_ActivityKernel6 and later */
-  uint32_t kind; uint8_t a[12]; uint64_t start, end; uint8_t b[112]; uint64_t node; uint8_t c[8]; uint32_t graph;
+  uint32_t kind; uint8_t a[12]; uint64_t start, end; uint8_t b[112]; uint64_t node; uint32_t c, graph;
 };
-struct Graph { uint32_t kind, correlation; uint64_t start, end; };
-struct Seen { uint64_t start, end; bool in_graph; };
+struct Graph { uint32_t kind, correlation; uint64_t start, end; uint32_t device, graph; };
+struct Seen { uint64_t start, end; bool in_graph; uint32_t graph; };
 static std::vector<Seen> kernels, graphs;
 static std::mutex lock;
 static int (*next_record)(uint8_t *, size_t, void **);
@@ -38,10 +38,10 @@ static void on_complete(void *, uint32_t, uint8_t *from, size_t, size_t valid) {
   while (valid && !next_record(from, valid, &at)) {
     if (*(uint32_t *)at == KERNEL) {
       Kernel one; memcpy(&one, at, sizeof one);
-      kernels.push_back({one.start, one.end, one.node != 0});
+      kernels.push_back({one.start, one.end, one.node != 0, one.graph});
     } else if (*(uint32_t *)at == GRAPH) {
       Graph one; memcpy(&one, at, sizeof one);
-      graphs.push_back({one.start, one.end, true});
+      graphs.push_back({one.start, one.end, true, one.graph});
     }
   }
   free(from);
@@ -68,7 +68,12 @@ static void say() {
   size_t apart = std::unique(starts.begin(), starts.end()) - starts.begin();
   printf(" in graphs %7zu, %7zu begins, %8.2f us; alone %4zu, %6.2f us; graphs %4zu, %8.2f us\n", in.size(), apart,
          median(in), alone.size(), median(alone), graphs.size(), median(whole));
-  kernels.clear(); graphs.clear();
+  for (auto *all : {&kernels, &graphs}) {
+    uint32_t last = 0;
+    for (auto &one : *all)
+      if (one.graph != last) printf("   %s have graph %u\n", all == &kernels ? "kernels" : "graphs", last = one.graph);
+    all->clear();
+  }
 }
 static int run(const char *steps) {
   void *cupti = nullptr;

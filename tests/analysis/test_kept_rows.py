@@ -10,7 +10,7 @@ from fakes.kept_numbers import assert_as_kept
 from fakes.measuring import trial
 from fakes.script import load_script
 
-from ptxbench.analysis.board_spread import BoardRun, board_spread
+from ptxbench.analysis.board_spread import BoardRun
 from ptxbench.analysis.drift import find_lowered
 from ptxbench.analysis.fleet_spread import fleet_spread
 from ptxbench.analysis.hmm import LevelPrior
@@ -137,6 +137,7 @@ def boards():
 def of_boards():
     runs, repeats = boards()
     spread = load_script("runners/run_spread.py").run_spread("X", runs, (runs[0], *repeats))
+    board_spread = load_script("runners/board_means.py").board_spread
     beside = board_spread(runs[0], runs[1:], spread=spread)
     alone = board_spread(runs[0], runs[1:])
     return {

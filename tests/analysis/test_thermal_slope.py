@@ -107,7 +107,7 @@ def pieces(noise, seed, *slopes_w_per_c):
 
 def test_a_long_run_tells_how_well_it_knows_the_slope():
     """Beside levels of the supply, which may take up part of it: the error is what pieces of the run show."""
-    slopes = [found(pieces(1e-3, seed, BUSY_W_PER_C), by_levels=True) for seed in range(30)]
+    slopes = [found(pieces(1e-3, seed, BUSY_W_PER_C), by_levels=True) for seed in range(12)]
     scatter = np.std([static.slope_w_per_c for static in slopes])
     assert np.mean([s.slope_error_w_per_c for s in slopes]) == pytest.approx(scatter, rel=0.4)
     assert max(s.slope_error_w_per_c for s in slopes) < 0.1 * BUSY_W_PER_C / 2

@@ -11,56 +11,51 @@ from random import Random
 
 import numpy as np
 import pytest
+from fakes import native
+from fakes.native import CC, LIBRARY, SANITIZE, compiled
 
 from ptxbench.attribute import injector
 from ptxbench.attribute.injector import build_injector, find_cupti, injected
-from ptxbench.attribute.injector_source import NATIVE, shipped_library, source, write_library
+from ptxbench.attribute.injector_source import NATIVE, shipped_library, write_library
 from ptxbench.attribute.launches import read_launches
 from ptxbench.core.errors import ToolError
 
 FAKE = Path(__file__).parents[1] / "fakes" / "cupti.c"
 FAKE_NVTX = FAKE.with_name("nvtx.c")
 GPUS = [f"GPU-{b * 4}-{b * 2}-{b * 2}-{b * 2}-{b * 6}" for b in ("10", "11")]
-CC = shutil.which("cc") or ""
 TRUE = shutil.which("true") or ""
-SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
 
 
-def build(folder, *flags):
-    """Return the fake libcupti, the program and the injector, built with `flags`."""
-    (folder / "injector.c").write_text(source())
-    made = [folder / name for name in ("libfakecupti.so", "program", "injector.so", "nvtx")]
-    shared = ("-shared", "-fPIC", "-fvisibility=default")
-    for words in (
-        (*shared, str(FAKE), "-o", str(made[0]), "-lpthread"),
-        ("-DPROGRAM", str(FAKE), "-o", str(made[1]), "-ldl"),
-        (str(FAKE_NVTX), "-o", str(made[3]), "-ldl"),
-        (*shared, "-Wall", "-Wextra", "-Werror", str(folder / "injector.c"), "-o", str(made[2]), "-ldl"),
-    ):
-        subprocess.run((CC, "-std=gnu11", *flags, *words), check=True)
-    return made
+def build(*flags):
+    """Return the fake libcupti, the program, the injector and a program with ranges, built with `flags`."""
+    fakes = compiled(
+        FAKE.read_text(),
+        (*flags, "-fvisibility=default", "code.c", "-o", "libfakecupti.so", *LIBRARY),
+        (*flags, "-DPROGRAM", "code.c", "-o", "program", "-ldl"),
+    )
+    nvtx = compiled(FAKE_NVTX.read_text(), (*flags, "code.c", "-o", "nvtx", "-ldl"))
+    return fakes / "libfakecupti.so", fakes / "program", native.injector(*flags), nvtx / "nvtx"
 
 
-def folder_with_sanitizers(tmp_path_factory):
-    """Return a new folder; skip the test where the compiler has no sanitizers."""
-    folder = tmp_path_factory.mktemp("sanitized")
-    (folder / "try.c").write_text("int main(void) { return 0; }")
-    tried = subprocess.run((CC, *SANITIZE, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
-    if tried.returncode != 0:
+def require_sanitizers():
+    """Skip the test where the compiler has no sanitizers."""
+    try:
+        compiled("int main(void) { return 0; }", (*SANITIZE, "code.c", "-o", "try"))
+    except subprocess.CalledProcessError:
         pytest.skip("the compiler has no sanitizers")
-    return folder
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("plain"), "-O1")
+def plain():
+    return build("-O1")
 
 
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory):
-    return build(folder_with_sanitizers(tmp_path_factory), *SANITIZE)
+def sanitized():
+    require_sanitizers()
+    return build(*SANITIZE)
 
 
 def play(built, folder, *words, preload=False, most_bytes=None, **more):
@@ -208,23 +203,9 @@ def test_from_the_first_graph_on_all_kernels_are_seen(plain, tmp_path):
     assert seen.weight.sum() == pytest.approx(70_000, rel=0.01)
 
 
-def test_graphs_that_come_fast_are_seen_as_a_whole_and_their_kernels_are_known(plain, tmp_path):
+def test_graphs_are_seen_kernel_by_kernel_however_fast_they_come(plain, tmp_path):
+    # To see graphs as a whole from some moment on brought programs down on an H100.
     _, log = play(plain, tmp_path, "graphs", PTXBENCH_MAX_LAUNCH_RATE="200")
-    (seen,) = log.by_gpu.values()
-    assert set(seen.names) == {"(CUDA graph 1, 5 kernels)", "(CUDA graph 2, 8 kernels)"}
-    for kernels, name in zip((5, 8), sorted(seen.names), strict=True):
-        (large, small) = sorted(log.graphs[name], key=lambda one: one.name)
-        assert (large.name, large.calls, small.calls) == ("large", 1, kernels - 1)
-        assert large.share == pytest.approx(800 / (800 + 400 * (kernels - 1)))
-        # Kernel by kernel a launch ends with the last one, a little before the graph does.
-        lengths_ns = np.unique((seen.end_ns - seen.start_ns)[seen.name == seen.names.index(name)])
-        assert lengths_ns.tolist() == [1000 * kernels - 600, 1000 * kernels]
-    assert log.dropped == 0
-    assert "came too fast to look at each kernel" in " ".join(log.remarks)
-
-
-def test_graphs_are_seen_kernel_by_kernel_where_all_are_asked_for(plain, tmp_path):
-    _, log = play(plain, tmp_path, "graphs", PTXBENCH_MAX_LAUNCH_RATE="1e9")
     (seen,) = log.by_gpu.values()
     assert (set(seen.names), log.graphs) == ({"large", "small"}, {})
 

@@ -7,10 +7,11 @@ import time
 
 import numpy as np
 import pytest
-from test_injector import CC, FAKE, GPUS
+from fakes import native
+from fakes.native import CC, LIBRARY, compiled
+from test_injector import FAKE, GPUS, require_sanitizers
 
 from ptxbench.attribute.injector import timed
-from ptxbench.attribute.injector_source import source
 from ptxbench.attribute.launches import read_launches
 
 FAKE_CUDA = FAKE.with_name("cuda.c")
@@ -18,28 +19,26 @@ FAKE_CUDA = FAKE.with_name("cuda.c")
 pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
 
 
-def build(folder, *flags):
+def build(*flags):
     """Return the fake libcuda, the program and the timer, built with `flags`."""
-    (folder / "timer.c").write_text(source())
-    made = [folder / name for name in ("libcuda.so.1", "program", "timer.so")]
-    shared = ("-shared", "-fPIC")
-    for words in (
-        (*shared, "-Wl,-soname,libcuda.so.1", str(FAKE_CUDA), "-o", str(made[0]), "-ldl"),
-        ("-DPROGRAM", str(FAKE_CUDA), "-o", str(made[1]), "-ldl"),
-        (*shared, "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", str(folder / "timer.c"),
-         "-o", str(made[2]), "-ldl", "-lpthread"),
-    ):  # fmt: skip
-        subprocess.run((CC, "-std=gnu11", *flags, *words), check=True)
-    return made
+    fakes = compiled(
+        FAKE_CUDA.read_text(),
+        (*flags, "-Wl,-soname,libcuda.so.1", "code.c", "-o", "libcuda.so.1", *LIBRARY),
+        (*flags, "-DPROGRAM", "code.c", "-o", "program", "-ldl"),
+    )
+    return fakes / "libcuda.so.1", fakes / "program", native.injector(*flags)
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """Those of no sanitizer, with a libcupti beside them that a program may load."""
-    folder = tmp_path_factory.mktemp("plain")
-    words = ("-shared", "-fPIC", "-Wl,-soname,libcupti.so.13", str(FAKE), "-lpthread")
-    subprocess.run((CC, "-std=gnu11", *words, "-o", str(folder / "libcupti.so.13")), check=True)
-    return build(folder, "-O2")
+def plain():
+    return build("-O1")
+
+
+@pytest.fixture(scope="module")
+def cupti():
+    """A libcupti that a program may load."""
+    words = ("-Wl,-soname,libcupti.so.13", "code.c", "-o", "libcupti.so.13", *LIBRARY)
+    return compiled(FAKE.read_text(), words) / "libcupti.so.13"
 
 
 def play(built, folder, *, forced=True, **more):
@@ -82,8 +81,7 @@ def test_every_launch_is_timed_however_it_is_reached(plain, tmp_path):
 
 
 @pytest.mark.parametrize("forced", [False, True])
-def test_a_cupti_that_the_program_brings_is_better(plain, tmp_path, forced):
-    cupti = plain[0].with_name("libcupti.so.13")
+def test_a_cupti_that_the_program_brings_is_better(plain, cupti, tmp_path, forced):
     code, log = play(plain, tmp_path, forced=forced, FAKE_CUPTI=str(cupti))
     assert code == 3
     assert log.processes == 1
@@ -91,29 +89,23 @@ def test_a_cupti_that_the_program_brings_is_better(plain, tmp_path, forced):
     assert bool(log.by_gpu) == forced
 
 
-def test_another_tool_keeps_cupti(plain, tmp_path):
+def test_another_tool_keeps_cupti(plain, cupti, tmp_path):
     # As torch.profiler, whose CUPTI a Python package has loaded for itself.
-    folder, cupti = plain[0].parent, plain[0].with_name("libcupti.so.13")
-    (folder / "tool.c").write_text(
+    tool = compiled(
         "#include <dlfcn.h>\n#include <stdint.h>\nint main(int n, char **words) {\n"
         "    if (n < 2 || !dlopen(words[1], RTLD_NOW | RTLD_LOCAL)) return 9;\n"
-        '    return ((int (*)(uint32_t))dlsym(RTLD_DEFAULT, "cuptiActivityEnable"))(10);\n}\n'
+        '    return ((int (*)(uint32_t))dlsym(RTLD_DEFAULT, "cuptiActivityEnable"))(10);\n}\n',
+        ("code.c", "-o", "tool", "-ldl"),
     )
-    subprocess.run((CC, str(folder / "tool.c"), "-o", str(folder / "tool"), "-ldl"), check=True)
     environment = timed({"PATH": os.environ["PATH"]}, plain[2], tmp_path)
-    assert subprocess.run((folder / "tool", cupti), env=environment, check=False).returncode == 0
+    assert subprocess.run((tool / "tool", cupti), env=environment, check=False).returncode == 0
 
 
-def test_it_is_clean_under_the_sanitizer(tmp_path_factory, tmp_path):
+def test_it_is_clean_under_the_sanitizer(tmp_path):
+    require_sanitizers()
     # The address sanitizer has a dlsym of its own.
-    sanitizer = "-fsanitize=undefined"
-    folder = tmp_path_factory.mktemp("sanitized")
-    (folder / "try.c").write_text("int main(void) { return 0; }")
-    tried = subprocess.run((CC, sanitizer, str(folder / "try.c"), "-o", str(folder / "try")), check=False)
-    if tried.returncode != 0:
-        pytest.skip("the compiler has no sanitizers")
-    flags = ("-O1", "-g", sanitizer, "-fno-sanitize-recover=all")
-    check(*play(build(folder, *flags), tmp_path))
+    flags = ("-O1", "-g", "-fsanitize=undefined", "-fno-sanitize-recover=all")
+    check(*play(build(*flags), tmp_path))
 
 
 def test_a_program_without_cuda_is_untouched(plain, tmp_path):

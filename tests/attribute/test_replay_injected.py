@@ -6,10 +6,11 @@ import time
 
 import numpy as np
 import pytest
-from test_injector import CC, FAKE, GPUS, SANITIZE, folder_with_sanitizers
+from fakes import native
+from fakes.native import CC, LIBRARY, SANITIZE, compiled
+from test_injector import FAKE, GPUS, require_sanitizers
 
 from ptxbench.attribute.injector import ReplayPlan, injected, replaying
-from ptxbench.attribute.injector_source import source
 from ptxbench.attribute.launches import read_launches
 from ptxbench.attribute.replay.program_log import NOTHING_TO_DO, SLEEPING
 
@@ -19,29 +20,23 @@ CODE = 5
 pytestmark = pytest.mark.skipif(not CC, reason="no C compiler")
 
 
-def build(folder, *flags):
+def build(*flags):
     """Return the fake libcuda, the program and the injector, built with `flags`."""
-    (folder / "injector.c").write_text(source())
-    made = [folder / name for name in ("libcuda.so.1", "program", "injector.so")]
-    shared = ("-shared", "-fPIC")
-    for words in (
-        (*shared, "-Wl,-soname,libcuda.so.1", str(FAKE_REPLAYED), "-o", str(made[0]), "-ldl"),
-        ("-DPROGRAM", str(FAKE_REPLAYED), "-o", str(made[1]), str(made[0]), f"-Wl,-rpath,{folder}", "-ldl"),
-        (*shared, "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", str(folder / "injector.c"),
-         "-o", str(made[2]), "-ldl", "-lpthread"),
-    ):  # fmt: skip
-        subprocess.run((CC, "-std=gnu11", *flags, *words), check=True)
-    return made
+    shared = ("-Wl,-soname,libcuda.so.1", "code.c", "-o", "libcuda.so.1", *LIBRARY)
+    linked = ("-DPROGRAM", "code.c", "-o", "program", "libcuda.so.1", "-Wl,-rpath,$ORIGIN", "-ldl")
+    fakes = compiled(FAKE_REPLAYED.read_text(), (*flags, *shared), (*flags, *linked))
+    return fakes / "libcuda.so.1", fakes / "program", native.injector(*flags)
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("plain"), "-O1")
+def plain():
+    return build("-O1")
 
 
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory):
-    return build(folder_with_sanitizers(tmp_path_factory), *SANITIZE)
+def sanitized():
+    require_sanitizers()
+    return build(*SANITIZE)
 
 
 def what_hangs(words):
@@ -71,6 +66,24 @@ def play(built, folder, *words, code=CODE, after=0, **more):
     assert ended.stdout == alone.stdout
     assert ended.stderr == alone.stderr
     return read_launches(folder)
+
+
+def test_graphs_that_are_seen_as_a_whole_share_their_time_among_their_kernels(plain, tmp_path):
+    fake, program, library = plain
+    environment = injected({"PATH": os.environ["PATH"], "FAKE_CLOCK": "1"}, library, [fake], tmp_path)
+    environment["PTXBENCH_WHOLE_GRAPHS"] = "1"
+    subprocess.run((program, "whole"), env=environment, capture_output=True, check=False)
+    log = read_launches(tmp_path)
+    (seen,) = log.by_gpu.values()
+    calls = dict(zip(seen.names, np.bincount(seen.name).tolist(), strict=True))
+    name = "(CUDA graph 1, 4 kernels)"
+    assert calls == {"grow": 20, name: 10}
+    # The first has run 20 times outside of the graph, and the other takes as long as all that have.
+    assert [(one.name, one.calls, one.share) for one in log.graphs[name]] == [
+        ("grow", 3, 0.75),
+        ("copy", 1, 0.25),
+    ]
+    assert "seen as a whole" in " ".join(log.remarks)
 
 
 def told(log):

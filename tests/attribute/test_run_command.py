@@ -236,7 +236,7 @@ def test_what_is_set_for_another_ptxbench_is_not_passed_on(boards, capfd, monkey
     ours = str(tmp_path / "ptxbench" / "injector-0123456789abcdef.so")
     for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "LD_PRELOAD"):
         monkeypatch.setenv(name, ours)
-    for name in ("MAX_LAUNCH_RATE", "TIMER_EVENTS", "CUPTI", "LAUNCHES"):
+    for name in ("MAX_LAUNCH_RATE", "WHOLE_GRAPHS", "TIMER_EVENTS", "CUPTI", "LAUNCHES"):
         monkeypatch.setenv(f"PTXBENCH_{name}", "5")
     assert run(["run", "--no-kernels", "--", "env"]) == 0
     out = capfd.readouterr().out

@@ -112,6 +112,16 @@ PUBLISHED = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("latency_s", "low_s", "high_s"),
+    # 3,000 rounds of one to five passes at most; a second, or 0.3 s for 0.1 ms, less the time of launches.
+    [(1e-5, 0.03, 0.15), (2.5e-5, 0.075, 0.3), (1e-2, 1 / 1.03, 1.0), (0.1, 1 / 1.003, 3.0)],
+)
+def test_a_collectors_loop_is_as_long_as_its_rounds_may_be(latency_s, low_s, high_s):
+    found = collector_window_s(latency_s)
+    assert (found.low, found.high) == pytest.approx((low_s, high_s))
+
+
 @pytest.mark.parametrize(("shape", "latency_ms", "power_w", "measured_w"), PUBLISHED)
 def test_a_public_table_is_not_believed_where_it_is_wrong(shape, latency_ms, power_w, measured_w):
     window_s = collector_window_s(latency_ms / 1e3)
@@ -157,6 +167,8 @@ def test_zeus_is_right_for_a_minute_and_a_window_of_50_ms_cannot_be_told(tmp_pat
     assert state_of(found, "epoch GPU 0").state is State.VALID
     still = state_of(found, "step GPU 0")
     assert still.state is not State.VALID
+    # In 50 ms one board draws no more than it can.
+    assert still.truth.high < 1.02 * 0.05 * H100.most_w
     assert Cause.ZERO in {reason.cause for reason in still.reasons}
 
 
@@ -167,6 +179,17 @@ def test_codecarbon_divides_by_its_boards_and_says_that_idle_is_in_it(tmp_path):
     assert one.state is State.VALID
     assert one.truth.low <= 0.15 * 3.6e6 <= one.truth.high
     assert one.reasons[0].cause is Cause.IDLE_INCLUDED
+
+
+def test_energy_of_several_boards_is_the_power_of_each(tmp_path):
+    (found,) = audit([tool_files.inference(tmp_path)], AuditOptions(gpu_name="H100"))
+    powers = {one.claim.label: one.claim.power_w for one in found.verdicts}
+    whole = 301000 / 300 / 2
+    assert powers == {
+        "GPU 0 energy": 500.0,
+        "GPU 1 energy": pytest.approx(151000 / 300),
+        "total_gpu_energy_j": pytest.approx(whole),
+    }
 
 
 def test_a_tuning_that_goes_on_is_read(tmp_path):
@@ -184,6 +207,12 @@ def test_two_boards_of_a_log_are_two(tmp_path):
     (found,) = audit([tool_files.smi(tmp_path)])
     first, second = (state_of(found, f"{gpu} usage mean power").claim.value for gpu in "01")
     assert second == pytest.approx(first + 1)
+    assert (
+        state_of(found, "1 usage highest").claim.value == state_of(found, "0 usage highest").claim.value + 1
+    )
+    assert state_of(found, "0 usage highest").claim.value == max(tool_files.POWER_W)
+    # Both boards are of one name.
+    assert not any("several names" in note for note in found.notes)
     # 20 s of 500 W among 30 s, half a second of which a mean of 1 s shows too late.
     truth = state_of(found, "0 usage mean power").truth
     assert truth.low <= (500 * 20 + 120 * 11) / 31 <= truth.high
@@ -249,6 +278,42 @@ def test_power_that_rises_or_falls_in_a_short_window_of_a_log_is_in_its_interval
     assert truth.high - truth.low < 2 * load.energy_j
 
 
+def test_power_that_may_rise_within_a_window_is_shown_less_by_the_share_of_the_formula():
+    sensor = H100.sensor(SourceName.USAGE)
+    length_s = 0.5
+    even, uneven = (
+        judge(claim(120.0, length_s, before_w=Span(100.0, 100.0), is_uneven=is_uneven), H100, TOLERANCE).truth
+        for is_uneven in (False, True)
+    )
+    # What is above what was before; of power that rises evenly a younger half is seen less.
+    rising = 2 / 3 * (1 - (sensor.lag_s + sensor.refresh_s) / length_s)
+    low, high = seen_shares(sensor, length_s, 0.1)
+    assert even.high == pytest.approx(1.01 * (120 - 100 * (1 - low)) / low, rel=0.01)
+    assert uneven.high == pytest.approx(1.01 * (120 - 100 * (1 - low)) / (rising * low), rel=0.01)
+    assert uneven.low == pytest.approx(0.99 * (120 - 100 * (1 - high)) / ((2 - rising) * high), rel=0.01)
+
+
+@pytest.mark.parametrize(("value_w", "is_told"), [(99.5, True), (100.5, True), (97.0, False)])
+def test_of_a_window_that_is_not_seen_any_power_gives_what_was_before(value_w, is_told):
+    """A reading repeats to a percent."""
+    one = claim(value_w, 1e-4, poll_s=1e-4, before_w=Span(100.0, 100.0))
+    truth = judge(one, H100, TOLERANCE).truth
+    assert (truth is not None) is is_told
+    if truth is not None:
+        assert truth.low < 60 < 700 < truth.high
+
+
+def test_a_log_that_is_polled_slowly_is_dated_by_when_its_readings_were_made():
+    """A call gives a value that is half a refresh old on the mean, not half the time between two calls."""
+    load = LoadShape(np.zeros(1), np.array([20.0]), np.array([500.0]), 100.0, 8.0, 0.0)
+    made = readings(H100.sensor(SourceName.INSTANT), load, 1.0, 0.5)
+    begin_ns = int(made.time_ns[0]) + 8 * 10**9
+    window = LabelledWindow(KernelWindow(begin_ns, begin_ns + 10 * 10**9, 10.0), "")
+    (one,) = claims_of(Log("", "H100", (made,)), H100, (window,))
+    assert (one.found_w.low + one.found_w.high) / 2 == pytest.approx(500, abs=2)
+    assert one.found_w.low < 500 < one.found_w.high
+
+
 def log_of(source, value_of, length_s, poll_s):
     at_s = np.arange(0, length_s + poll_s / 2, poll_s)
     time_ns = np.round(1e9 * (1000 + at_s)).astype(np.int64)
@@ -266,6 +331,8 @@ def test_readings_of_a_part_of_the_time_widen_the_interval_by_their_scatter_alon
     rng = np.random.default_rng(9)
     uneven = log_of(SourceName.INSTANT, lambda _: rng.choice([150.0, 450.0]), 100.0, 0.5)
     even = log_of(SourceName.INSTANT, lambda _: 300.0, 100.0, 0.5)
+    *_, highest = claims_of(uneven, H100, ())
+    assert highest.value == 450.0
     wide, narrow = (judge(next(claims_of(log, H100, ())), H100, TOLERANCE).truth for log in (uneven, even))
     # 1.96 x 150 W / sqrt(201), with 93% of the time not seen.
     scatter_w = 1.96 * 150 / math.sqrt(201) * math.sqrt(1 - 0.037 / 0.5)
@@ -308,21 +375,24 @@ def test_a_board_is_known_by_whole_words_of_its_name(name, limit_w):
     assert board_named(name).limit_w == limit_w
 
 
-def test_rows_of_several_gpus_without_a_column_for_them_are_told_apart(tmp_path):
+@pytest.mark.parametrize("gpus", [2, 4])
+def test_rows_of_several_gpus_without_a_column_for_them_are_told_apart(tmp_path, gpus):
     lines = ["timestamp, power.draw [W]"]
     lines += [
         f"2026/06/15 18:28:{t:02d}.{10 + 3 * gpu:03d}, {100 * (gpu + 1)} W"
         for t in range(20)
-        for gpu in range(4)
+        for gpu in range(gpus)
     ]
     (tmp_path / "n.csv").write_text("\n".join(lines[:-1]) + "\n")
-    named = [f"{line}, {number % 4}" for number, line in enumerate(lines[1:])]
+    named = [f"{line}, {number % gpus}" for number, line in enumerate(lines[1:])]
     (tmp_path / "named.csv").write_text("\n".join([lines[0] + ", index", *named]) + "\n")
     found = audit([tmp_path / "n.csv", tmp_path / "named.csv"], AuditOptions(gpu_name="H100"))
     for one in found:
         labels = (verdict.claim for verdict in one.verdicts)
-        assert [claim.value for claim in labels if claim.label.endswith("mean power")] == [100, 200, 300, 400]
-    assert any("4 rows at a time" in note for note in found[0].notes)
+        assert [claim.value for claim in labels if claim.label.endswith("mean power")] == [
+            100 * (gpu + 1) for gpu in range(gpus)
+        ]
+    assert any(f"{gpus} rows at a time" in note for note in found[0].notes)
     # Where a column tells them apart and all are read, nothing needs to be said.
     assert found[1].notes == ("the times name no zone and are taken for UTC",)
 

@@ -64,7 +64,7 @@ def test_slurm_is_given_one_array_of_tasks_with_one_gpu_each(tmp_path, monkeypat
         (tools / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("KEPT", str(tmp_path / "script"))
-    monkeypatch.setattr(fleet, "_has_ended", lambda job: False)
+    monkeypatch.setattr("submitit.slurm.slurm.SlurmJob.done", lambda job, force_check=False: False)
     monkeypatch.setattr(fleet, "sleep", interrupt)
     words = ["--cluster=slurm", "--tasks=3", "--partition=gpu", "--minutes=40", "--sbatch=constraint=h100"]
     assert run(["table", f"--out={tmp_path / 'out'}", *words, "fma.rn.f32"]) == 130

@@ -41,6 +41,8 @@ def test_help_names_every_command_and_loads_none_of_them():
     loaded = set(done.stderr.split())
     assert not {name.partition(".")[0] for name in loaded} & HEAVY
     assert {name for name in loaded if name.startswith("ptxbench.")} == {
+        "ptxbench.catalogue",
+        "ptxbench.catalogue.own_files",
         "ptxbench.cli",
         "ptxbench.cli.main",
         "ptxbench.cli.terminal",

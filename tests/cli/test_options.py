@@ -194,6 +194,6 @@ def test_the_list_of_commands_says_what_each_command_says(capsys):
 )
 def test_tables_fit_the_terminal(words, width, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("ptxbench.report.text_table.output_width", lambda: width)
+    monkeypatch.setattr("ptxbench.report.text_table.width_of", lambda _stream: width)
     assert run(words) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= width

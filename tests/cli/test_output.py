@@ -8,7 +8,7 @@ from ptxbench.report.text_table import IF_SAME, Column, Kind, output_width, rend
 
 
 def printed(capsys, monkeypatch, width, *arguments, **options):
-    monkeypatch.setattr("ptxbench.report.text_table.output_width", lambda: width)
+    monkeypatch.setattr("ptxbench.report.text_table.width_of", lambda _stream: width)
     print_table(*arguments, **options)
     return capsys.readouterr().out
 

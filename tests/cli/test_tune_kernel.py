@@ -146,7 +146,7 @@ def test_on_a_real_gpu_the_search_is_watched_in_a_process_of_its_own(tmp_path, c
     words += ["--out", str(tmp_path / "t")]
     assert run(["tune", "kernel", *words]) == 137
     (first, dog), again = seen
-    assert dog == Watchdog(tmp_path / "t" / "in_hand.json", 5)
+    assert dog == Watchdog(tmp_path / "t" / "in_progress.json", 5)
     assert first[1:5] == ["-m", "ptxbench", "tune", "kernel"]
     asked = replace(command.read(words), in_process=True)
     assert command.read(first[5:]) == asked

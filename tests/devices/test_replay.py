@@ -43,7 +43,7 @@ def launch(number, **change):
         block=record.block,
         iterations=record.iterations,
         operands=(np.zeros(8, np.uint8),),
-        pattern=record.pattern,
+        pattern=record.operands,
     )
     return replace(asked, **change)
 
@@ -153,9 +153,8 @@ def test_trial_that_was_not_recorded_is_named(gpu):
     ids=lambda change: next(iter(change)),
 )
 def test_other_launch_under_a_recorded_id_is_refused(gpu, change):
-    with pytest.raises(
-        ReplayError, match=rf"trial {fake.record(0).trial_id} was recorded with {next(iter(change))}"
-    ):
+    called = next(iter(change)).replace("pattern", "operands")
+    with pytest.raises(ReplayError, match=rf"trial {fake.record(0).trial_id} was recorded with {called}"):
         gpu.run(launch(0, **change))
 
 

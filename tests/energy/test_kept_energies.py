@@ -128,7 +128,7 @@ def of_sensors():
             found[f"noise {name}"] = noise_w_of(readings, what)
             curve = SourceCurve.of(readings.good(), what)
             moment_s = np.append(np.linspace(curve.at_s[0], curve.at_s[-1], 7), curve.at_s[[5, -1]])
-            found[f"curve {name}"] = curve.energy_j(moment_s), curve.change_w(moment_s), curve.unseen_share
+            found[f"curve {name}"] = curve.energy_j(moment_s), curve.change_w(moment_s), what.unseen_share
             found[f"unseen {name}"] = [curve.unseen_j(a, a + 0.7) for a in moment_s[:5]]
             # The load began half a second before the window.
             begun_w = np.where((GRID_S >= 2.5) & (GRID_S < 5.0), 400.0, 100.0)

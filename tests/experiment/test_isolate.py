@@ -36,8 +36,8 @@ class Processes:
         with folder:
             if how == "recorded":
                 folder.append(failed, fake.trace(number))
-            elif how == "in hand":
-                folder.take_in_hand(failed)
+            elif how == "in progress":
+                folder.note_in_progress(failed)
         end = f"sys.exit({code})" if code >= 0 else f"os.kill(os.getpid(), {-code})"
         return [sys.executable, "-c", f"import os, sys; {end}"]
 
@@ -62,8 +62,8 @@ def test_a_kernel_that_breaks_the_context_is_passed_over(tmp_path):
     assert fake.record(1).trial_id in said[1]
 
 
-def test_a_crash_is_the_fault_of_the_trial_in_hand(tmp_path):
-    processes = Processes(tmp_path / "run", (-signal.SIGSEGV, 0, "in hand"), (0, 1, "nothing"))
+def test_a_crash_is_the_fault_of_the_trial_in_progress(tmp_path):
+    processes = Processes(tmp_path / "run", (-signal.SIGSEGV, 0, "in progress"), (0, 1, "nothing"))
     assert processes.run([]) == 0
     with RunFolder.open(tmp_path / "run") as folder:
         (record,) = folder.records()

@@ -161,7 +161,7 @@ def test_a_kernel_that_ends_the_process_when_it_is_compared_is_passed_over(tmp_p
     gpu.fails = dies
     with pytest.raises(DeadError):
         measured(gpu, tmp_path / "run", asked("fma.rn.f32"))
-    blamed = RunFolder.blame_trial_in_hand(tmp_path / "run")
+    blamed = RunFolder.blame_trial_in_progress(tmp_path / "run")
     assert blamed.startswith("fma.rn.f32/O3/dynamic/random/target/")
     with resume_run(ComputingGpu(), RunOptions(), tmp_path / "run", allow_other_board=False) as folder:
         (row,) = measure_table(ComputingGpu(), folder)

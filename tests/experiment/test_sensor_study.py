@@ -208,7 +208,7 @@ def test_damaged_file_is_one_line(tmp_path, damage):
 
 def test_folder_in_use_and_missing_folder_are_refused(tmp_path):
     (tmp_path / "x").touch()
-    with pytest.raises(InputError, match="not empty"):
+    with pytest.raises(InputError, match="already holds a run"):
         sense(SimulatedGpu(QUICK), tmp_path)
     with pytest.raises(InputError, match="cannot read"):
         read_sensor_file(tmp_path / "nothing")
@@ -280,6 +280,8 @@ def test_a_folder_given_to_read_is_never_written(quick, tmp_path):
     assert read_sensor_file(out) == found
     assert run([*replay, "--out", str(other)]) == 2
     assert contents(other) == before
+    with pytest.raises(InputError, match="already holds a run"):
+        RecordingFolder.open(path, PURPOSE).copy(out)
 
 
 def test_command_prints_json_without_nan(quick):

@@ -10,7 +10,7 @@ from ptxbench.analysis.throttling import describe_throttling
 from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
 from ptxbench.core.status import Status
 from ptxbench.experiment.kernel import Kernel
-from ptxbench.experiment.trial_record import make_failure, make_record
+from ptxbench.experiment.trial_record import make_failure, validated
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.kernel_run import KernelRun, Telemetry
 from ptxbench.sensors.trace import Trace
@@ -58,7 +58,8 @@ def kernel_run(**change):
 
 
 def recorded(run=None, sensor=SENSOR, gpu=fake.GPU):
-    return make_record(KERNEL, 3, 17, "0123456789ab", run or kernel_run(), sensor, gpu)
+    launched = make_failure(KERNEL, 3, 17, "0123456789ab", 0, "")
+    return validated(launched, run or kernel_run(), sensor, gpu)
 
 
 def test_a_record_says_what_ran_when_and_with_what_power():
@@ -205,14 +206,10 @@ def test_noise_is_no_change_of_power_and_a_sag_at_the_end_is_one(watts, status):
 
 
 def test_a_failure_has_no_number_but_its_reason():
-    record, trace = make_failure(KERNEL, 3, 17, "0123456789ab", 5_000, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    record = make_failure(KERNEL, 3, 17, "0123456789ab", 5_000, "CUDA_ERROR_ILLEGAL_ADDRESS")
     assert (record.status, record.reason) == (Status.LAUNCH_FAILED, "CUDA_ERROR_ILLEGAL_ADDRESS")
     assert record.trial_id == recorded().trial_id
-    assert (trace.begin_ns, trace.end_ns, trace.series) == (
-        record.record_begin_ns,
-        record.record_end_ns,
-        (),
-    )
+    assert (record.record_begin_ns, record.record_end_ns) == (5_000, 5_000)
     numbers = (record.elapsed_s, record.steady_power_w, record.mtsm_j, record.counter_j, record.temperature_c)
     assert all(math.isnan(x) for x in numbers)
 
@@ -246,7 +243,8 @@ def test_power_is_not_read_while_sms_run_out_of_blocks():
         ending = (usage.end_ns > 2.8e9) & (usage.end_ns < 3e9)
         trace = replace(run.trace, series=(replace(usage, value=usage.value - 40.0 * ending), *others))
         kernel = replace(KERNEL, grid=grid)
-        return make_record(kernel, 3, 17, "", replace(run, trace=trace), SENSOR, fake.GPU)
+        launched = make_failure(kernel, 3, 17, "", 0, "")
+        return validated(launched, replace(run, trace=trace), SENSOR, fake.GPU)
 
     # Of 30 blocks an SM the last three take a tenth of the 2 s; one block has no such end.
     assert low_at_the_end(30 * 132).steady_power_w == pytest.approx(500, abs=0.1)

@@ -85,7 +85,7 @@ def record(number: int) -> TrialRecord:
         instruction="fma.rn.f32",
         opt_level=OptLevel.O3,
         protocol=DYNAMIC,
-        pattern="random",
+        operands="random",
         role=Role.TARGET,
         repeat=number,
         gpu=GPU.uuid_hash,

@@ -9,9 +9,9 @@ from simulated_session import Hidden, Session
 from ptxbench.energy.methods import sma_j
 from ptxbench.meter.figures import FittedOn
 from ptxbench.meter.host import HostLog, log_from_csv
-from ptxbench.meter.plots import meter_w
 from ptxbench.meter.result import as_json, statements
 from ptxbench.meter.validation import Validation, validate
+from ptxbench.report.validation_plots import meter_w
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.signal import PowerSignal
 

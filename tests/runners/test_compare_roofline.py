@@ -19,6 +19,7 @@ RUNNERS = Path(__file__).parents[2] / "runners"
 MACHINE = RooflineMachine(1e-14, 2.5e-13, 7e-12, 100e-12, 130.0, memory_w=20.0)
 H200 = Path(__file__).parents[2] / "results" / "nvidia-h200"
 H100 = Path(__file__).parents[2] / "results" / "nvidia-h100"
+ENERGIES = {"f32": 7e-12, "dram": 100e-12, "l2": 30e-12, "shared": 5e-12}
 
 
 @pytest.fixture
@@ -94,3 +95,17 @@ def test_variants_of_the_n_body_kernel_have_names_of_their_own(module):
     variants = module.fmm_cases()
     assert len({one.name for one in variants}) == len({one.symbol for one in variants}) == len(variants) == 30
     assert all(one.points % one.targets == 0 and one.points % one.unroll == 0 for one in variants)
+
+
+def test_energy_by_eq_4_and_with_caches_by_eq_10(module):
+    work = module.RooflineWork({"f32": 1e12}, {"dram": 1e10, "l2": 1e11, "shared": 1e11})
+    assert module.roofline_energy_j(work, ENERGIES, 100, 0.1) == pytest.approx(7 + 1 + 10)
+    with_caches = module.roofline_energy_j(work, ENERGIES, 100, 0.1, ("dram", "l2", "shared"))
+    assert with_caches == pytest.approx(7 + 1 + 3 + 0.5 + 10)
+
+
+def test_a_kind_without_an_energy_gives_no_number(module):
+    work = module.RooflineWork({"f32": 1.0, "f64": 1.0}, {})
+    assert math.isnan(module.roofline_energy_j(work, ENERGIES, 100, 1.0))
+    few = module.RooflineWork({"f32": 1e12, "f16x2": 1e9}, {})
+    assert module.roofline_energy_j(few, ENERGIES, 100, 0.1) == pytest.approx(17)

@@ -45,7 +45,7 @@ def measured(runner, tmp_path_factory):
         return runner.Launch(drawing(gpu, 200.0), 10, is_graph=True)
 
     def bench(call):
-        return ptxbench.bench(call, budget=4.0, most_rounds=3, gpu=gpu)
+        return runner.settled(call, gpu)
 
     part = runner.Part("torch", "2.9", "samples", 7)
     times = iter(range(100))
@@ -131,7 +131,7 @@ def test_operations_of_pytorch_have_energies(runner, tmp_path):
         )
 
         def bench(call):
-            return ptxbench.bench(call, budget=5.5, most_rounds=3, gpu=gpu)
+            return runner.settled(call, gpu)
 
         assert runner.measure(operations, runner.torch_launch, bench, gpu.info, part, tmp_path) == 0
     rows = read_operations(tmp_path)

@@ -86,14 +86,17 @@ def decoded(decoder, data, chunk):
 
 @pytest.mark.parametrize("chunk", [1, 7, 18, 10_000])
 def test_frames_are_read_however_their_bytes_come(chunk):
-    decoder = PowerSensor3Decoder()
-    decoder.begin(FakePort())
+    decoder, port = PowerSensor3Decoder(), FakePort()
+    decoder.begin(port)
     amperes = np.linspace(0, 10, 60)
     data = b"".join(frame(1000 + 50 * i, levels(one)) for i, one in enumerate(amperes))
     time_s, power_w = decoded(decoder, data, chunk)
     assert np.diff(time_s) == pytest.approx(50e-6)
     # A level is 3.2 mV, which is 0.3 W at 12 V.
     assert power_w == pytest.approx(12.0 * (amperes + 1.0), abs=1.0)
+    assert port.is_streaming
+    decoder.end(port)
+    assert not port.is_streaming
 
 
 def test_a_byte_that_is_lost_costs_its_frame_alone():

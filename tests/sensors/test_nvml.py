@@ -17,6 +17,7 @@ from fakes.nvml import (
     MEMORY,
     NO_PERMISSION,
     NOT_SUPPORTED,
+    RESET_REQUIRED,
     FakeDevice,
     FakeNvml,
 )
@@ -218,10 +219,11 @@ def test_a_gpu_lost_midway_gives_nan_and_its_code(name):
     assert reading.code == LOST
 
 
-def test_telemetry_of_a_lost_gpu_is_an_error_not_nan():
+@pytest.mark.parametrize("code", [LOST, RESET_REQUIRED])
+def test_telemetry_of_a_lost_gpu_is_an_error_not_nan(code):
     device = full_device()
     gpu = NvmlDevice(0, library=FakeNvml(device))
-    device.lost = True
+    device.errors["nvmlDeviceGetClockInfo"] = code
     with pytest.raises(GpuError, match="stopped answering") as caught:
         gpu.telemetry()
     assert_one_clear_line(caught.value)

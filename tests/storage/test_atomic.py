@@ -7,6 +7,7 @@ from fakes.full_disk import fill_disk
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage.atomic import durable, replacing, write_bytes, write_note, write_parquet, write_text
+from ptxbench.storage.file_errors import read_bytes
 from ptxbench.storage.journal import Journal
 
 
@@ -95,6 +96,12 @@ def test_forbidden_folder_is_one_line_with_path_and_cure(tmp_path, monkeypatch, 
     with pytest.raises(InputError) as error:
         write_bytes(tmp_path / "a", b"")
     assert str(error.value) == f"cannot write {tmp_path / 'a'}: no; choose a folder that you may write"
+
+
+@pytest.mark.parametrize("use", [read_bytes, lambda path: write_text(path, "")])
+def test_a_name_that_no_file_can_have_is_one_line(tmp_path, use):
+    with pytest.raises(InputError, match="holds a NUL character"):
+        use(tmp_path / "a\0b")
 
 
 def test_path_below_a_file_is_one_line(tmp_path):

@@ -1,6 +1,7 @@
 """records.parquet and traces.parquet."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ from ptxbench.storage.codec import type_hints
 from ptxbench.storage.records import read_records, write_records
 from ptxbench.storage.schema import TrialRecord
 
+# A run of 2026-11 that has its trials beside it.
+KEPT = Path(__file__).parents[2] / "results" / "nvidia-h200" / "levels"
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
@@ -36,6 +39,25 @@ def test_record_columns_are_typed_and_nan_is_not_null(tmp_path):
     assert types == {"cycles": pa.int64(), "papi_j": pa.float64(), "status": pa.string()}
     assert table["papi_j"].null_count == 0
     assert table["cycles"].to_pylist() == [-1]
+
+
+def test_kept_trials_of_before_have_their_operands_by_the_former_name():
+    path = KEPT / "records.parquet"
+    assert "operands" not in pq.read_schema(path).names
+    assert {record.operands for record in read_records(path)} == {"random", "zeros"}
+
+
+def test_a_former_name_is_named_where_its_value_does_not_fit(tmp_path):
+    write_records(tmp_path / "r.parquet", [fake.record(1)])
+    table = pq.read_table(tmp_path / "r.parquet")
+    names = [{"operands": "pattern"}.get(name, name) for name in table.schema.names]
+    older = table.rename_columns(names)
+    pq.write_table(older, tmp_path / "r.parquet")
+    assert repr(read_records(tmp_path / "r.parquet")) == repr([fake.record(1)])
+    place = names.index("pattern")
+    pq.write_table(older.set_column(place, "pattern", pa.array([1])), tmp_path / "r.parquet")
+    with pytest.raises(InputError, match=r"row 1\.pattern must be text"):
+        read_records(tmp_path / "r.parquet")
 
 
 def test_no_records(tmp_path):

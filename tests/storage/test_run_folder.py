@@ -167,7 +167,7 @@ def test_repeat_on_other_machine_code_is_refused_over_a_resume_too(new, path):
 
 def test_other_pattern_may_have_its_own_machine_code(new):
     keep(new, 0)
-    new.append(replace(fake.record(1), pattern="zeros", cubin_sha256="0" * 64), fake.trace(1))
+    new.append(replace(fake.record(1), operands="zeros", cubin_sha256="0" * 64), fake.trace(1))
     assert len(new.done) == 2
 
 
@@ -264,7 +264,7 @@ def test_folder_that_cannot_be_made(tmp_path):
         assert one_line(error).startswith(f"cannot write {path}: ")
 
 
-def test_full_disk_loses_only_the_trial_in_hand(new, path, monkeypatch):
+def test_full_disk_loses_only_the_trial_in_progress(new, path, monkeypatch):
     keep(new, 0)
     name = hashlib.sha256(fake.record(1).trial_id.encode()).hexdigest()[:16]
     with monkeypatch.context() as patch:
@@ -313,22 +313,22 @@ def test_default_path_names_gpu_and_minute():
 
 def test_the_trial_that_a_process_died_of_is_kept_as_failed_and_only_once(new, path):
     keep(new, 0)
-    new.take_in_hand(replace(fake.record(1), status=Status.LAUNCH_FAILED, reason="the process ended"))
+    new.note_in_progress(replace(fake.record(1), status=Status.LAUNCH_FAILED, reason="the process ended"))
     new.close()
-    assert RunFolder.blame_trial_in_hand(path) == fake.record(1).trial_id
+    assert RunFolder.blame_trial_in_progress(path) == fake.record(1).trial_id
     with resume(path) as folder:
         assert [r.status for r in folder.records()] == [fake.record(0).status, Status.LAUNCH_FAILED]
         assert folder.trace(fake.record(1).trial_id).series == ()
-    assert RunFolder.blame_trial_in_hand(path) == ""
+    assert RunFolder.blame_trial_in_progress(path) == ""
     assert len(RunFolder.open(path)) == 2
 
 
-def test_no_trial_or_a_torn_note_in_hand_blames_nothing(new, path):
+def test_no_trial_or_a_torn_note_blames_nothing(new, path):
     keep(new, 0)
-    assert RunFolder.blame_trial_in_hand(path) == ""
-    (path / "partial" / "in_hand.json").write_text('{"trial_id": "fma')
+    assert RunFolder.blame_trial_in_progress(path) == ""
+    (path / "partial" / "in_progress.json").write_text('{"trial_id": "fma')
     new.close()
-    assert RunFolder.blame_trial_in_hand(path) == ""
+    assert RunFolder.blame_trial_in_progress(path) == ""
     assert_holds(RunFolder.open(path), 0)
 
 

@@ -96,6 +96,8 @@ def test_a_template_with_headers_and_options_is_built_as_it_is(written: Path) ->
     launch = kernel.launch(built)
     assert [one.kind for one in launch.parameters or ()] == ["u32", "u32", "u16", "i32"]
     assert (launch.parameters or ())[2].value == 0x3F80
+    # Of y and x, both of 4096 numbers of two bytes, y alone is written.
+    assert launch.result_bytes == 2 * 4096
     assert built.resources.registers <= 32
 
 

@@ -16,11 +16,10 @@ from tune.fakes_tune import trial
 from ptxbench.core.errors import InputError
 from ptxbench.experiment.supervise import supervise
 from ptxbench.tune.candidate import Candidate
-from ptxbench.tune.configuration import Configuration
+from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.folder import TuningFolder, tuning_manifest
 from ptxbench.tune.isolate import _plain, _read, search_work
 from ptxbench.tune.outcome import TrialStatus
-from ptxbench.tune.problem import KernelProblem
 from ptxbench.tune.variant_runner import TrialOptions
 
 HANG = "import time; time.sleep(600)"
@@ -38,13 +37,13 @@ def folder(tmp_path: Path) -> Path:
     return made.path
 
 
-def run(folder: Path, *programs: str, in_hand: bool = True) -> tuple[int, list[str]]:
+def run(folder: Path, *programs: str, in_progress: bool = True) -> tuple[int, list[str]]:
     said: list[str] = []
     todo = list(programs)
 
     def command(begun: bool) -> list[str]:
         assert begun
-        if in_hand:
+        if in_progress:
             begun = TuningFolder.reopen(folder)
             begun.begin(Candidate(Configuration.of({"BLOCK": 100 + len(todo)})))
             begun._lines.close()
@@ -66,7 +65,7 @@ def test_a_variant_that_hangs_when_it_is_measured_again_counts_no_longer(folder:
     begun = TuningFolder.reopen(folder)
     begun.begin(Candidate(kept), before=1)
     begun._lines.close()
-    assert run(folder, HANG, END, in_hand=False)[0] == 0
+    assert run(folder, HANG, END, in_progress=False)[0] == 0
     assert TuningFolder.read(folder).trials["BLOCK=1"].status is TrialStatus.HUNG
 
 
@@ -79,8 +78,8 @@ def test_a_variant_that_breaks_its_process_is_blamed(folder: Path, program: str)
 
 
 def test_a_gpu_that_is_missing_is_not_tried_for_ever(folder: Path) -> None:
-    (folder / "in_hand.json").unlink(missing_ok=True)
-    assert run(folder, LOSE, in_hand=False) == (3, [])
+    (folder / "in_progress.json").unlink(missing_ok=True)
+    assert run(folder, LOSE, in_progress=False) == (3, [])
 
 
 def test_other_ends_are_the_search_s_own(folder: Path) -> None:
@@ -91,11 +90,11 @@ def test_building_between_two_variants_is_no_hang(folder: Path) -> None:
     held = TuningFolder.reopen(folder)
     variant = Configuration.of({"BLOCK": 7})
     held.begin(Candidate(variant))
-    assert (folder / "in_hand.json").exists()
+    assert (folder / "in_progress.json").exists()
     held.add(trial(1, variant=variant))
-    assert not (folder / "in_hand.json").exists()
+    assert not (folder / "in_progress.json").exists()
     held._lines.close()
-    assert run(folder, "import time; time.sleep(1.0)", in_hand=False) == (0, [])
+    assert run(folder, "import time; time.sleep(1.0)", in_progress=False) == (0, [])
 
 
 def test_a_process_that_ended_after_its_variant_was_kept_is_followed_by_another(folder: Path) -> None:
@@ -108,7 +107,7 @@ def test_a_process_that_ended_after_its_variant_was_kept_is_followed_by_another(
         "held.add(Trial(variant=v, status=TrialStatus.OK, correct=Correct.YES));"
         "held.begin(Candidate(v)); import os; os.abort()"
     )
-    code, said = run(folder, keep, END, in_hand=False)
+    code, said = run(folder, keep, END, in_progress=False)
     assert (code, said) == (0, ["the process ended; going on"])
     assert len(TuningFolder.read(folder).trials) == 2
 

@@ -24,16 +24,17 @@ from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import UNFITTED, AccessEnergy, ByteEnergy
 from ptxbench.model.work import Access, Level
 from ptxbench.tune.clocks.ranking import rank_clocks
-from ptxbench.tune.estimate import OpcodeCount, work_by_tiles
+from ptxbench.tune.estimate import OpcodeCount, modelled_time_s, work_by_tiles
 from ptxbench.tune.evaluate import ranking
+from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.gemm import Gemm
-from ptxbench.tune.kernel import build_kernel
+from ptxbench.tune.kernel import Kernel, build_kernel
 from ptxbench.tune.model_energy import ModelEnergy, open_model
 from ptxbench.tune.objective import Goal, Objective
 from ptxbench.tune.space import search_space
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuning, tune
-from ptxbench.tune.variant import DType, Problem
+from ptxbench.tune.variant import DType, Problem, Variant
 from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
 
 A100 = find_profile("a100")
@@ -86,6 +87,21 @@ def test_energies_are_predicted_and_ranked(table: Path) -> None:
     assert found.estimate > 0.95
     assert found.estimate_error < 0.03
     assert all(t.estimated_low_j < t.energy_j < t.estimated_high_j for t in trials)
+
+
+@pytest.mark.parametrize(
+    "search", ["nvidia-h200/gemm/f64", "nvidia-h200/gemm-best/f16", "nvidia-h100/tunings/gemm-f64-mma"]
+)
+def test_the_time_by_code_alone_is_that_of_the_fastest_and_of_the_slowest_kept_kernel(search: str) -> None:
+    folder = TuningFolder.read(Path(__file__).parents[2] / "results" / search)
+    problem = folder.manifest.part.problem
+    assert isinstance(problem, Problem)
+    kept = sorted((one for one in folder.trials.values() if one.ok), key=lambda one: one.time_s)
+    for one in (kept[0], kept[-1]):
+        assert isinstance(one.variant, Variant)
+        kernel = build_kernel(one.variant, "sm_90a", one.variant.form(problem))
+        assert isinstance(kernel, Kernel)
+        assert 0.7 < modelled_time_s(kernel, problem, 132, 1980.0) / one.time_s < 1.35
 
 
 def test_a_table_of_another_gpu_is_refused(table: Path) -> None:

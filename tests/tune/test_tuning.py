@@ -100,14 +100,14 @@ def test_wrong_results_are_never_timed(kernel: Kernel) -> None:
 
 def test_one_element_at_the_edge_of_an_updated_product_is_found() -> None:
     problem = Problem(DType.F32, 250, 212, 190, beta=0.5)
-    subject, gpu = Gemm(problem), ComputingGpu()
-    built = subject.build(replace(VARIANT, vector=2), "sm_90a")
+    tunable, gpu = Gemm(problem), ComputingGpu()
+    built = tunable.build(replace(VARIANT, vector=2), "sm_90a")
     assert isinstance(built, Kernel)
     assert built.form == Form(beta=0.5, edge_m=True, edge_n=True, edge_k=True)
     gpu.beta = 0.5
-    assert subject.check(gpu, built) == (Correct.YES, "")
+    assert tunable.check(gpu, built) == (Correct.YES, "")
     gpu.off = 1.0
-    correct, why = subject.check(gpu, built)
+    correct, why = tunable.check(gpu, built)
     assert correct is Correct.NO
     assert why.startswith("1 of ")
 

@@ -8,8 +8,8 @@
  *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME" (escaped: see say_name), "device ORDINAL UUID",
  *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED GRAPHS" and
  *                  "on NS LAUNCHED GRAPHS" (kernels are not seen between them; launches one by one and of graphs
- *                  until then by launch_timer.c, 0 without it), "graph ID COUNT" (so many launches of a graph have
- *                  been seen kernel by kernel; the last line counts), "refused WHY", "end NS LAUNCHED GRAPHS"
+ *                  until then by launch_timer.c, 0 without it), "in ID NAME COUNT" (so many kernels of a name are
+ *                  in a graph that is seen as a whole), "refused WHY", "end NS LAUNCHED GRAPHS"
  *
  * CUPTI serves one tool. Where this library is preloaded as well, another tool's calls come through here: this
  * library stays registered, hands the other tool buffers that it asked for, and reads the kernels in them.
@@ -101,7 +101,7 @@ typedef int (*register_fn)(request_fn, complete_fn);
 enum { KIND_CONCURRENT_KERNEL = 10, KIND_GRAPH = 51, ALIGN = 8, BATCH = 1024, FLUSH_MS = 200 };
 enum { MOST_NESTED = 256, MOST_OPEN = 1024, MOST_NAME = 4096, SLICE_MS = 100 };
 enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
-enum { MOST_OFF_S = 2, MOST_GRAPHS = 1024, MOST_LOOKS = 100 };
+enum { MOST_OFF_S = 2 };
 #define WHOLE_GRAPH "(a CUDA graph)"
 #define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
@@ -118,6 +118,7 @@ static struct {
     int (*flush_period)(uint32_t);
     int (*timestamps)(clock_fn);
     int (*version)(uint32_t *);
+    int (*graph_number)(void *, uint32_t *); /* since CUDA 12; NULL without it */
 } cupti;
 
 static struct {
@@ -127,7 +128,7 @@ static struct {
     pthread_mutex_t lock;
     uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, graphs;
     size_t dropped;
-    int has_whole_graphs, wants_kernels; /* graphs are seen as a whole; one has come whose kernels are not known */
+    int has_whole_graphs; /* seen as a whole */
 } state = {.bin = -1, .text = -1, .ranges = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Another tool of this process. Its kinds are a bit each; `clock` is its own, read at `clock_at` when the host's
@@ -147,11 +148,6 @@ static void (*on_record)(const struct record *, uint32_t);
 
 /* CUptiResult of the last step of starting; 0 where it was not CUPTI that failed. */
 static int last_code;
-
-/* Graphs that were seen kernel by kernel, how often, and by which launch last. */
-static struct graph {
-    uint32_t id, launches, correlation, said;
-} graphs[MOST_GRAPHS];
 
 /* Names by their text: CUPTI may give one name at several addresses, and reuse an address. */
 static struct {
@@ -345,44 +341,15 @@ static uint64_t host_ns(uint64_t stamp, uint64_t now, double rate) {
     return at >= (double)state.begin_ns && at <= (double)now ? (uint64_t)at : 0;
 }
 
-/* Returns what is kept of a graph, or else a free place; NULL where there is none. */
-static struct graph *graph_of(uint32_t id) {
-    for (size_t i = 0; i < MOST_GRAPHS; i++) {
-        struct graph *one = graphs + (id + i) % MOST_GRAPHS;
-        if (one->id == id || !one->id) return one;
-    }
-    return NULL;
-}
-
-/* Counts the launches of graphs that are seen kernel by kernel. */
-static void count_graph(const struct record *record) {
-    struct graph *one = record->graph ? graph_of(record->graph) : NULL;
-    if (!one || one->correlation == record->correlation) return;
-    one->id = record->graph;
-    one->correlation = record->correlation;
-    one->launches++;
-}
-
-static void say_graphs(void) {
-    for (struct graph *one = graphs; one < graphs + MOST_GRAPHS; one++)
-        if (one->launches != one->said && say("graph %u %u\n", one->id, one->launches)) one->said = one->launches;
-}
-
-/* Returns a record of CUPTI as a launch of no name; 0 where it is none. */
+/* Returns a record of CUPTI as a launch of no name. */
 static struct launch launch_of(const struct record *record) {
-    struct launch one = {0};
     if (record->kind == KIND_CONCURRENT_KERNEL) {
         uint32_t graph = record->graph_node && !record->graph ? UINT32_MAX : record->graph;
-        one = (struct launch){record->start_ns, record->end_ns, 0, record->device, record->stream,
-                              record->graph_node ? graph : 0};
-        if (record->graph_node) count_graph(record);
-    } else {
-        const struct graph_record *whole = (const struct graph_record *)record;
-        one = (struct launch){whole->start_ns, whole->end_ns, 0, whole->device, whole->stream, whole->graph};
-        const struct graph *known = graph_of(whole->graph);
-        if (known && !known->id) state.wants_kernels = 1;
+        return (struct launch){record->start_ns, record->end_ns, 0, record->device, record->stream,
+                               record->graph_node ? graph : 0};
     }
-    return one;
+    const struct graph_record *whole = (const struct graph_record *)record;
+    return (struct launch){whole->start_ns, whole->end_ns, 0, whole->device, whole->stream, whole->graph};
 }
 
 /* Writes down the kernels and graphs of a buffer. */
@@ -417,7 +384,6 @@ static void read_buffer(uint8_t *buffer, size_t valid) {
     }
     lost += put(state.bin, batch, filled * sizeof *batch) ? 0 : filled;
     say_dropped(lost);
-    say_graphs();
 }
 
 static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
@@ -445,12 +411,6 @@ static void *next_of(const char *name) {
         if (loaded) found = dlsym(loaded, name);
     }
     return found;
-}
-
-/* Sees graphs as a whole, or kernel by kernel again. */
-static void see_whole_graphs(int as_whole) {
-    if (state.has_whole_graphs == as_whole) return;
-    if (!(as_whole ? cupti.enable : cupti.disable)(KIND_GRAPH)) state.has_whole_graphs = as_whole;
 }
 
 /* Another tool's calls. Before this library is on, or in a forked child, they go on to CUPTI as they are. */
@@ -484,7 +444,6 @@ EXPORTED int cuptiActivityEnable(uint32_t kind) {
     int is_first = !other.kinds;
     if (kind < 64) other.kinds |= (uint64_t)1 << kind;
     pthread_mutex_unlock(&state.lock);
-    if (kind == KIND_CONCURRENT_KERNEL) see_whole_graphs(0);
     if (!is_first) return 0;
     /* The other tool sees kernels in its own buffers only: this one's, half full, goes back now. torch.profiler
      * finds its records only while CUPTI still has a buffer of it, so that nothing flushes from here on. */
@@ -527,16 +486,15 @@ EXPORTED int cuptiFinalize(void) {
     return next ? next() : 999;
 }
 
-/* How many kernels were seen alone and in graphs, and how many were launched one by one. */
+/* How many kernels were seen, and how many were launched one by one. */
 struct tally {
-    uint64_t seen, in_graphs, launched;
+    uint64_t seen, launched;
 };
 
 static struct tally tally(void) {
     cupti.flush_all(0);
     pthread_mutex_lock(&state.lock);
-    struct tally now = {state.seen - state.seen_in_graphs, state.seen_in_graphs,
-                        __atomic_load_n(&state.launched, __ATOMIC_RELAXED)};
+    struct tally now = {state.seen, __atomic_load_n(&state.launched, __ATOMIC_RELAXED)};
     pthread_mutex_unlock(&state.lock);
     return now;
 }
@@ -571,53 +529,35 @@ static void sleep_s(double time_s) {
     nanosleep(&pause, NULL);
 }
 
-/* Sees no kernels for a while, so that a rate of them becomes `most`.
+/* Sees kernels in turns where they come too fast: SLICE_MS of them, then none until the mean rate is allowed.
  *
- * A host that runs ahead launches kernels long before they run: those that were launched to be seen are waited
- * for. */
-static void look_away(const struct tally *before, double launched, double rate, double most) {
-    say_turn(1);
-    if (cupti.disable(KIND_CONCURRENT_KERNEL)) {
-        say_turn(0);
-        return;
-    }
-    double off_s = SLICE_MS / 1e3 * (rate / most - 1);
-    sleep_s(off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
-    struct tally end = tally();
-    for (int i = 0; i < MOST_OFF_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {
-        if ((double)(end.seen - before->seen) >= NEARLY_ALL * launched) break;
-        sleep_s(SLICE_MS / 1e3);
-        end = tally();
-    }
-    look_again();
-}
-
-/* Keeps the rate of what is seen below a limit, slice by slice of time.
- *
- * Kernels that are launched one by one are then seen in turns, until the first graph. Graphs, each of whose
- * kernels takes the host 2 us, are then seen as a whole; kernel by kernel again for a slice where one has come
- * whose kernels are not known. */
+ * A host that runs ahead launches kernels long before they run. So what was launched counts, too, and what was
+ * launched to be seen is waited for. From the first graph on all kernels are seen. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
-    for (int looks = 0; state.is_on && getpid() == state.pid;) {
-        struct tally before = tally(), after;
+    while (state.is_on && getpid() == state.pid && !has_graphs()) {
+        struct tally before = tally(), after, end;
         uint64_t begin_ns = now_ns();
         sleep_s(SLICE_MS / 1e3);
         after = tally();
-        double time_s = (double)(now_ns() - begin_ns) / 1e9;
+        double seen = (double)(after.seen - before.seen), launched = (double)(after.launched - before.launched);
+        double rate = (seen > launched ? seen : launched) / ((double)(now_ns() - begin_ns) / 1e9);
         /* While another tool wants kernels, none is left out. */
-        if (other.kinds || state.is_replaying) continue;
-        if (state.has_whole_graphs) {
-            if (!state.wants_kernels || looks >= MOST_LOOKS) continue;
-            looks++;
-            see_whole_graphs(state.wants_kernels = 0);
-        } else if ((double)(after.in_graphs - before.in_graphs) / time_s > most) {
-            see_whole_graphs(1);
-        } else if (!has_graphs()) {
-            double seen = (double)(after.seen - before.seen), launched = (double)(after.launched - before.launched);
-            double rate = (seen > launched ? seen : launched) / time_s;
-            if (rate > most) look_away(&before, launched, rate, most);
+        if (rate <= most || other.kinds || state.is_replaying || has_graphs()) continue;
+        say_turn(1);
+        if (cupti.disable(KIND_CONCURRENT_KERNEL)) {
+            say_turn(0);
+            continue;
         }
+        double off_s = SLICE_MS / 1e3 * (rate / most - 1);
+        sleep_s(off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
+        end = tally();
+        for (int i = 0; i < MOST_OFF_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {
+            if ((double)(end.seen - before.seen) >= NEARLY_ALL * launched) break;
+            sleep_s(SLICE_MS / 1e3);
+            end = tally();
+        }
+        look_again();
     }
     return NULL;
 }
@@ -667,6 +607,7 @@ static const char *find_functions(void *library) {
     FIND(timestamps, "cuptiActivityRegisterTimestampCallback");
     FIND(version, "cuptiGetVersion");
 #undef FIND
+    *(void **)&cupti.graph_number = dlsym(library, "cuptiGetGraphExecId");
     uint32_t version = 0;
     last_code = cupti.version(&version);
     if (last_code) return "libcupti does not work here";
@@ -676,11 +617,19 @@ static const char *find_functions(void *library) {
     return NULL;
 }
 
+/* Returns whether CUDA graphs are to be seen as a whole. */
+static int wants_graphs(void) {
+    const char *whole = getenv("PTXBENCH_WHOLE_GRAPHS");
+    return whole && *whole;
+}
+
 static const char *switch_on(void) {
     if ((last_code = cupti.timestamps(now_ns))) return "CUPTI does not take the host's clock";
     if ((last_code = cupti.register_callbacks(on_request, on_complete))) return "another tool has CUPTI";
     if ((last_code = cupti.enable(KIND_CONCURRENT_KERNEL)))
         return "CUPTI gives no kernel records, another tool may have it";
+    /* Only from the start: switched on later, CUPTI brought programs down that had graphs (studies/programs). */
+    state.has_whole_graphs = wants_graphs() && !cupti.enable(KIND_GRAPH);
     cupti.flush_period(FLUSH_MS);
     return NULL;
 }
@@ -706,8 +655,7 @@ static int open_files(void) {
     state.begin_ns = at_ns;
     state.devices_said = 0;
     state.dropped = 0;
-    state.has_whole_graphs = state.wants_kernels = 0;
-    memset(graphs, 0, sizeof graphs);
+    state.has_whole_graphs = 0;
     for (size_t i = 0; i < names.count; i++) free(names.text[i]);
     names.count = 0;
     if (names.slot) memset(names.slot, 0, names.slots * sizeof *names.slot);

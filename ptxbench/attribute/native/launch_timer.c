@@ -10,14 +10,26 @@
  * many there were while CUPTI did not look.
  */
 #define PER_THREAD ((void *)2) /* CU_STREAM_PER_THREAD */
+enum { NODE_KERNEL = 0, NODE_GRAPH = 4 };
 enum { MOST_CONTEXTS = 16, MOST_PENDING = 8192, REBASE_NS = 2000000000, BY_PER_THREAD = 2 };
 
 typedef int (*launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                          void **, void **);
 typedef int (*launch_ex_fn)(const void *, void *, void **, void **);
 typedef int (*graph_fn)(void *, void *);
+typedef int (*make_fn)(void **, void *, void **, char *, size_t);
+typedef int (*make_flags_fn)(void **, void *, uint64_t);
+typedef int (*make_params_fn)(void **, void *, void *);
 typedef int (*address_fn)(const char *, void **, int, uint64_t);
 typedef int (*address2_fn)(const char *, void **, int, uint64_t, void *);
+
+/* CUDA_KERNEL_NODE_PARAMS_v2. A shape is grid, block and bytes of shared memory. */
+struct node_parameters {
+    void *function;
+    unsigned shape[7];
+    void **parameters, **extra, *kernel, *context;
+};
+_Static_assert(offsetof(struct node_parameters, kernel) == 56, "kern");
 
 static struct {
     int (*event_create)(void **, unsigned);
@@ -30,6 +42,10 @@ static struct {
     int (*device)(int *);
     int (*function_name)(const char **, void *);
     int (*kernel_name)(const char **, void *);
+    int (*graph_nodes)(void *, void **, size_t *);
+    int (*node_type)(void *, int *);
+    int (*node_kernel)(void *, struct node_parameters *);
+    int (*node_graph)(void *, void **);
     int ready;
 } driver;
 
@@ -37,6 +53,9 @@ static struct {
     launch_fn launch[2];
     launch_ex_fn launch_ex[2];
     graph_fn graph[2];
+    make_fn make[2];
+    make_flags_fn make_flags;
+    make_params_fn make_params[2];
     address_fn address;
     address2_fn address2;
 } real;
@@ -77,6 +96,10 @@ static void find_driver(void) {
     *(void **)&driver.device = real_dlsym(library, "cuCtxGetDevice");
     *(void **)&driver.function_name = real_dlsym(library, "cuFuncGetName");
     *(void **)&driver.kernel_name = real_dlsym(library, "cuKernelGetName");
+    *(void **)&driver.graph_nodes = real_dlsym(library, "cuGraphGetNodes");
+    *(void **)&driver.node_type = real_dlsym(library, "cuGraphNodeGetType");
+    *(void **)&driver.node_kernel = real_dlsym(library, "cuGraphKernelNodeGetParams_v2");
+    *(void **)&driver.node_graph = real_dlsym(library, "cuGraphChildGraphNodeGetGraph");
     driver.ready = driver.event_create && driver.event_record && driver.event_query && driver.event_wait &&
                    driver.event_elapsed && driver.is_capturing && driver.context && driver.device;
 }
@@ -270,8 +293,83 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
 GRAPH(cuGraphLaunch, 0)
 GRAPH(cuGraphLaunch_ptsz, 1)
 
+/* The numbers of the names of the kernels of a graph. */
+struct inside {
+    uint32_t *names;
+    size_t count, room;
+};
+
+static void find_kernels(struct inside *all, void *graph) {
+    size_t count = 0;
+    if (driver.graph_nodes(graph, NULL, &count) || !count) return;
+    void **nodes = calloc(count, sizeof *nodes);
+    if (!nodes || driver.graph_nodes(graph, nodes, &count)) count = 0;
+    for (size_t i = 0; i < count; i++) {
+        int type = -1;
+        void *inner = NULL;
+        struct node_parameters of = {0};
+        if (driver.node_type(nodes[i], &type)) continue;
+        if (type == NODE_GRAPH && !driver.node_graph(nodes[i], &inner)) find_kernels(all, inner);
+        if (type != NODE_KERNEL || driver.node_kernel(nodes[i], &of)) continue;
+        if (all->count == all->room) {
+            uint32_t *larger = realloc(all->names, 2 * (all->room + 512) * sizeof *larger);
+            if (!larger) break;
+            all->names = larger;
+            all->room = 2 * (all->room + 512);
+        }
+        all->names[all->count++] = name_of(of.function ? of.function : of.kernel);
+    }
+    free(nodes);
+}
+
+static int by_number(const void *one, const void *other) {
+    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+    return (a > b) - (a < b);
+}
+
+/* Says which kernels are in a graph that was made, and is seen as a whole. */
+static int graph_made(void **executable, void *graph, int code) {
+    uint32_t number = 0;
+    if (code || !executable || !state.has_whole_graphs || getpid() != state.pid) return code;
+    if (!driver.graph_nodes) find_driver();
+    if (!driver.graph_nodes || !driver.node_type || !driver.node_kernel || !driver.node_graph) return code;
+    if (!cupti.graph_number || cupti.graph_number(*executable, &number)) return code;
+    struct inside all = {0};
+    find_kernels(&all, graph);
+    qsort(all.names, all.count, sizeof *all.names, by_number);
+    pthread_mutex_lock(&state.lock);
+    for (size_t i = 0, next; i < all.count; i = next) {
+        for (next = i + 1; next < all.count && all.names[next] == all.names[i];) next++;
+        if (all.names[i] != UINT32_MAX) say("in %u %u %zu\n", number, all.names[i], next - i);
+    }
+    pthread_mutex_unlock(&state.lock);
+    free(all.names);
+    return code;
+}
+
+#define MAKE(entry, slot, arguments, given)                                                                  \
+    EXPORTED int entry arguments {                                                                           \
+        if (!real.slot) *(void **)&real.slot = real_dlsym(RTLD_NEXT, #entry);                                \
+        return real.slot ? graph_made(executable, graph, real.slot given) : 500;                             \
+    }
+MAKE(cuGraphInstantiate, make[0], (void **executable, void *graph, void **node, char *log, size_t size),
+     (executable, graph, node, log, size))
+MAKE(cuGraphInstantiate_v2, make[1], (void **executable, void *graph, void **node, char *log, size_t size),
+     (executable, graph, node, log, size))
+MAKE(cuGraphInstantiateWithFlags, make_flags, (void **executable, void *graph, uint64_t flags),
+     (executable, graph, flags))
+MAKE(cuGraphInstantiateWithParams, make_params[0], (void **executable, void *graph, void *how),
+     (executable, graph, how))
+MAKE(cuGraphInstantiateWithParams_ptsz, make_params[1], (void **executable, void *graph, void *how),
+     (executable, graph, how))
+
 EXPORTED int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
 EXPORTED int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, void *status);
+
+static void *exported(const char *name) {
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    return library ? real_dlsym(library, name) : NULL;
+}
 
 /* Puts this library's function in the place of the driver's, which it keeps. */
 static void *in_place_of(const char *name, void *function, int per_thread) {
@@ -285,6 +383,8 @@ static void *in_place_of(const char *name, void *function, int per_thread) {
         STAND("cuLaunchKernel", real.launch[1], cuLaunchKernel_ptsz)
         STAND("cuLaunchKernelEx", real.launch_ex[1], cuLaunchKernelEx_ptsz)
         STAND("cuGraphLaunch", real.graph[1], cuGraphLaunch_ptsz)
+        if (wants_graphs())
+            STAND("cuGraphInstantiateWithParams", real.make_params[1], cuGraphInstantiateWithParams_ptsz)
     }
     STAND("cuLaunchKernel", real.launch[0], cuLaunchKernel)
     STAND("cuLaunchKernel_ptsz", real.launch[1], cuLaunchKernel_ptsz)
@@ -292,6 +392,17 @@ static void *in_place_of(const char *name, void *function, int per_thread) {
     STAND("cuLaunchKernelEx_ptsz", real.launch_ex[1], cuLaunchKernelEx_ptsz)
     STAND("cuGraphLaunch", real.graph[0], cuGraphLaunch)
     STAND("cuGraphLaunch_ptsz", real.graph[1], cuGraphLaunch_ptsz)
+    if (!strncmp(name, "cuGraphInstantiate", 18) && wants_graphs()) {
+        STAND("cuGraphInstantiateWithFlags", real.make_flags, cuGraphInstantiateWithFlags)
+        STAND("cuGraphInstantiateWithParams", real.make_params[0], cuGraphInstantiateWithParams)
+        STAND("cuGraphInstantiateWithParams_ptsz", real.make_params[1], cuGraphInstantiateWithParams_ptsz)
+        /* By this name there are functions of other parameters, too. */
+        if (!strcmp(name, "cuGraphInstantiate_v2") || function == exported("cuGraphInstantiate_v2"))
+            STAND(name, real.make[1], cuGraphInstantiate_v2)
+        if (function == exported("cuGraphInstantiate")) STAND(name, real.make[0], cuGraphInstantiate)
+        if (function == exported("cuGraphInstantiateWithFlags"))
+            STAND(name, real.make_flags, cuGraphInstantiateWithFlags)
+    }
     STAND("cuGetProcAddress_v2", real.address2, cuGetProcAddress_v2)
 #undef STAND
     return function;

@@ -33,7 +33,7 @@ enum { MOST_REGISTERED = 1000, UNDOS = 32, DIGEST_THREADS = 256, PIECE = 1 << 20
 enum { GIVEN_UP = 124 }; /* as of timeout */
 enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, FILE_NOT_FOUND = 301, NOT_FOUND = 500 };
 enum { DOMAIN_DRIVER = 1, SITE_ENTER = 0, SITE_EXIT = 1 };
-enum { NODE_KERNEL = 0, NODE_GRAPH = 4, NODE_ALLOCATES = 10 };
+enum { NODE_ALLOCATES = 10 };
 enum { ASK_TYPE = 2, ASK_IS_MANAGED = 8, ASK_DEVICE = 9, ASK_START = 11, ASK_SIZE = 12, TYPE_HOST = 1 };
 enum { COOPERATIVE = 2, CLUSTER = 4, CLUSTER_POLICY = 5, PROGRAMMATIC = 6, PRIORITY = 8, CARVEOUT = 14 };
 enum { LAUNCH_END = 0, LAUNCH_BUFFER = 1, LAUNCH_SIZE = 2, CAPTURE_OF_THREAD = 1, STREAM_NON_BLOCKING = 1 };
@@ -106,14 +106,6 @@ struct launch_ex_call {
     const struct launch_by *config;
     void *function, **parameters, **extra;
 };
-/* CUDA_KERNEL_NODE_PARAMS_v2. */
-struct node_parameters {
-    void *function;
-    unsigned shape[7];
-    void **parameters, **extra, *kernel, *context;
-};
-_Static_assert(offsetof(struct node_parameters, kernel) == 56, "kern");
-
 static struct {
     int (*subscribe)(void **, void (*)(void *, uint32_t, uint32_t, const struct call *), void *);
     int (*enable_callback)(uint32_t, void *, uint32_t, uint32_t);

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 from ptxbench.devices.simulated.profile import ThermalVoltageSteps, TimedVoltageSteps
 from ptxbench.devices.simulated.rng import hashed_normal, hashed_unit
 
 
-class VoltageInTime(Protocol):
-    """Which of the factors of a stepped voltage holds along time."""
-
-    @property
-    def until_ns(self) -> int:
-        """When the voltage must be wanted again, at the latest."""
-
-    def factor_index(self, at_ns: int, temperature_c: float) -> int:
-        """Return the voltage of a moment, by its place among the factors.
-
-        Args:
-            at_ns: Not before that of the last call.
-            temperature_c: Temperature then.
-        """
-
-
 class TimedVoltage:
     """A voltage that steps by chance along time, whatever runs.
+
+    Attributes:
+        until_ns: When the next jump is.
 
     Args:
         steps: The factors, and how long each holds.
@@ -39,21 +25,21 @@ class TimedVoltage:
         self._seed = seed
         self._steps_made = 0
         self._index = int(self._unit("first") * len(steps.factors))
-        self._until_ns = start_ns + self._hold_ns()
-
-    @property
-    def until_ns(self) -> int:
-        """When the next jump is."""
-        return self._until_ns
+        self.until_ns = start_ns + self._hold_ns()
 
     def factor_index(self, at_ns: int, temperature_c: float) -> int:
-        """Return the voltage of a moment; it does not depend on the temperature."""
+        """Return the voltage of a moment, by its place among the factors, whatever the temperature.
+
+        Args:
+            at_ns: Not before that of the last call.
+            temperature_c: Temperature then.
+        """
         del temperature_c
-        while at_ns >= self._until_ns:
+        while at_ns >= self.until_ns:
             self._steps_made += 1
             others = len(self._steps.factors) - 1
             self._index = (self._index + 1 + int(self._unit("level") * others)) % (others + 1)
-            self._until_ns += self._hold_ns()
+            self.until_ns += self._hold_ns()
         return self._index
 
     def _hold_ns(self) -> int:
@@ -67,6 +53,9 @@ class TimedVoltage:
 class ThermalVoltage:
     """A voltage that follows the temperature: up where the chip warms, down where it has cooled further.
 
+    Attributes:
+        until_ns: When the regulator looks at the temperature again.
+
     Args:
         steps: The factors, and at what temperatures the voltage steps.
         start_ns: When the board begins, at the lower voltage.
@@ -79,17 +68,12 @@ class ThermalVoltage:
         self._steps_made = 0
         self._up = False
         self._changes_at_c = self._drawn_c()
-        self._until_ns = start_ns
-
-    @property
-    def until_ns(self) -> int:
-        """When the regulator looks at the temperature again."""
-        return self._until_ns
+        self.until_ns = start_ns
 
     def factor_index(self, at_ns: int, temperature_c: float) -> int:
         """Return the voltage of a moment: 0 the lower, 1 the upper."""
-        if at_ns >= self._until_ns:
-            self._until_ns = at_ns + max(1, round(self._steps.look_s * 1e9))
+        if at_ns >= self.until_ns:
+            self.until_ns = at_ns + max(1, round(self._steps.look_s * 1e9))
             warmer = temperature_c > self._changes_at_c
             if warmer is not self._up:
                 self._up = warmer
@@ -103,7 +87,9 @@ class ThermalVoltage:
         return mean_c + deviation_c * hashed_normal("warm supply", str(self._seed), str(self._steps_made))
 
 
-def voltage_of(steps: TimedVoltageSteps | ThermalVoltageSteps, start_ns: int, seed: int) -> VoltageInTime:
+def voltage_of(
+    steps: TimedVoltageSteps | ThermalVoltageSteps, start_ns: int, seed: int
+) -> TimedVoltage | ThermalVoltage:
     """Return the voltage of a profile along time."""
     if isinstance(steps, ThermalVoltageSteps):
         return ThermalVoltage(steps, start_ns, seed)

@@ -8,24 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ptxbench.emulator.bits import COMBINED, COMPARISONS
 from ptxbench.emulator.sass.lanes import Array, Bound, Mask, Read, Step
 from ptxbench.sass.operand import Kind, Operand
 
 _U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
 _HALF = _U64(32)
-COMPARES: Mapping[str, Callable[[Any, Any], Any]] = {
-    "EQ": operator.eq,
-    "NE": operator.ne,
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-}
-COMBINES: Mapping[str, Callable[[Array, Array], Array]] = {
-    "AND": operator.and_,
-    "OR": operator.or_,
-    "XOR": operator.xor,
-}
+COMPARES: Mapping[str, Callable[[Any, Any], Any]] = {name.upper(): by for name, by in COMPARISONS.items()}
+COMBINES: Mapping[str, Callable[[Array, Array], Array]] = {name.upper(): by for name, by in COMBINED.items()}
 _HALVES: Mapping[str, Any] = {"U16": np.uint16, "S16": np.int16}
 _BYTES: Mapping[str, Any] = {"U8": np.uint8, "S8": np.int8}
 _SIDES = (Kind.PREDICATE, Kind.TRUE, Kind.UNIFORM_PREDICATE, Kind.UNIFORM_TRUE)

@@ -18,6 +18,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
 from ptxbench.sass.operand import Kind, Operand
 from ptxbench.sass.program import SassInstruction
+from ptxbench.sass.written import results
 
 Array = npt.NDArray[Any]
 # Which lanes take part, shape (warps, 32); None: all.
@@ -105,15 +106,8 @@ class Bound:
 
     def parted(self) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
         """Return what it writes and what it reads: a register, then predicates; or predicates alone."""
-        first = self.operands[0]
-        written = 1
-        if first.kind not in _PREDICATES and len(self.operands) > 1:
-            while self.operands[written].kind in _PREDICATES:
-                written += 1
-        elif first.kind in _PREDICATES:
-            while written < len(self.operands) and self.operands[written].kind in _PREDICATES and written < 2:
-                written += 1
-        return self.operands[:written], self.operands[written:]
+        outs = results(self.instruction)
+        return outs, self.operands[len(outs) :]
 
     # Reading.
 

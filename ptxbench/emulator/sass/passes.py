@@ -14,6 +14,7 @@ from ptxbench.emulator.sass.lanes import Array, Bound, Mask, Registers, Step
 from ptxbench.emulator.sass.tally import Tallies, Tally
 from ptxbench.sass.operand import Operand
 from ptxbench.sass.program import SassInstruction
+from ptxbench.sass.written import written
 
 # Passes left out are a multiple of this, so that what repeats in few passes keeps its place.
 _EVEN = 64
@@ -223,7 +224,7 @@ def _writer_before(code: Code, head: int, place: SassInstruction, predicate: str
     """Return what writes a predicate last before a place of a loop; copies are followed."""
     for one in reversed(code.instructions[code.number_at[head] : code.number_at[place.address]]):
         operands = one.operand_list
-        if any(operand.name == predicate for operand in operands[:2]):
+        if predicate in written(one):
             copied = _copied(operands) if one.base == "PLOP3" and operands[0].name == predicate else ""
             return _writer_before(code, head, one, copied) if copied else one
     return None

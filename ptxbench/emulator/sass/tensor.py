@@ -17,8 +17,8 @@ from ptxbench.sass.operand import Kind, Operand
 
 _U32 = np.uint32
 _GROUP, _MEMBER = np.arange(WARP) // 4, np.arange(WARP) % 4
-# Shape by its name in SASS: rows of a, columns of b, depth.
-_SHAPES = {"16816": (16, 8, 16), "1688": (16, 8, 8), "1684": (16, 8, 4), "16832": (16, 8, 32)}
+# Depth of a product of 16 rows by 8 columns, by its name in SASS.
+_DEPTHS = {"16816": 16, "1688": 8, "1684": 4, "16832": 32}
 _BYTES = {"S8": np.int8, "U8": np.uint8}
 
 
@@ -60,10 +60,10 @@ def _sum_places(number: int) -> tuple[Array, Array]:
 def _half_product(i: Bound) -> Step:
     """HMMA."""
     words = i.words
-    shape = _SHAPES.get(words[0]) if words else None
-    if shape is None or set(words[1:]) - {"F32", "F16", "BF16", "TF32"} or len(i.operands) != 4:
+    depth = _DEPTHS.get(words[0]) if words else None
+    if depth is None or set(words[1:]) - {"F32", "F16", "BF16", "TF32"} or len(i.operands) != 4:
         raise i.unknown()
-    depth, wide, to_half = shape[2], "TF32" in words, words[1:] == ["F16"]
+    wide, to_half = "TF32" in words, words[1:] == ["F16"]
     width = 4 if wide else 2
     count = depth * width // 16
     a, b = _registers(i, i.operands[1], 2 * count), _registers(i, i.operands[2], count)
@@ -98,12 +98,12 @@ def _half_product(i: Bound) -> Step:
 def _byte_product(i: Bound) -> Step:
     """IMMA of bytes."""
     words = i.words
-    shape = _SHAPES.get(words[0]) if words else None
+    depth = _DEPTHS.get(words[0]) if words else None
     kinds = [one for one in words[1:] if one in _BYTES]
-    if shape is None or len(kinds) != 2 or len(words) != 3 or shape[2] not in (16, 32):
+    if depth not in (16, 32) or len(kinds) != 2 or len(words) != 3:
         raise i.unknown()
     operands = [Operand(one.text, one.kind, one.name, one.negative) for one in i.operands[1:4]]
-    count = shape[2] // 16
+    count = depth // 16
     a, b, c = (_registers(i, one, n) for one, n in zip(operands, (2 * count, count, 4), strict=True))
     writes = [i.writer_behind(i.operands[0], n) for n in range(4)]
 
@@ -111,8 +111,8 @@ def _byte_product(i: Bound) -> Step:
         return lambda parts: parts.view(_BYTES[kind])
 
     def step(active: Mask) -> None:
-        left, _ = _matrices(a, b, shape[2], 1, typed(kinds[0]))
-        _, right = _matrices(a, b, shape[2], 1, typed(kinds[1]))
+        left, _ = _matrices(a, b, depth, 1, typed(kinds[0]))
+        _, right = _matrices(a, b, depth, 1, typed(kinds[1]))
         total = (left @ right).astype(np.int64)
         for number, (write, old) in enumerate(zip(writes, c, strict=True)):
             rows, columns = _sum_places(number)

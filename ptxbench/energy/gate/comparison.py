@@ -15,13 +15,11 @@ from itertools import pairwise
 import numpy as np
 
 from ptxbench.energy.corrected import fresh_values
+from ptxbench.energy.steady import UNIFORM_SD
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
-_NS_PER_S = 1e9
-# Standard deviation of an error that is spread evenly over one unit.
-_UNIFORM_SD = 1 / math.sqrt(12)
 _MIN_STEPS = 2
 _MIN_VALUES = 2
 # Share of its time that a source must miss before what it says of bursts is chance.
@@ -92,7 +90,7 @@ class Comparison:
     @property
     def power_w(self) -> float:
         """Mean power by the source, which hardly depends on when the counter's steps came."""
-        return self.source_j / (self.end_ns - self.start_ns) * _NS_PER_S
+        return self.source_j / (self.end_ns - self.start_ns) * NS_PER_S
 
 
 @dataclass(frozen=True)
@@ -113,15 +111,12 @@ class CounterSteps:
         return len(self.at_s)
 
 
-def counter_steps(
-    counter: Series, origin_ns: int, settings: SourceSettings = SETTINGS
-) -> tuple[CounterSteps, ...]:
+def counter_steps(counter: Series, origin_ns: int) -> tuple[CounterSteps, ...]:
     """Return the counter's steps, in pieces without a fall (it wrapped or was reset) or a standstill.
 
     Args:
         counter: Its readings, shape (n,), J.
         origin_ns: What time counts from.
-        settings: What a standstill is.
     """
     good = counter.good()
     step = np.flatnonzero(np.diff(good.value)) + 1
@@ -129,19 +124,15 @@ def counter_steps(
         return ()
     # A step came after the reading before it began, and before this one ended.
     after_ns, before_ns = good.begin_ns[step - 1] - origin_ns, good.end_ns[step] - origin_ns
-    at_s, gap_s = (after_ns + before_ns) / 2 / _NS_PER_S, (before_ns - after_ns) / _NS_PER_S
+    at_s, gap_s = (after_ns + before_ns) / 2 / NS_PER_S, (before_ns - after_ns) / NS_PER_S
     apart_s, energy_j = np.diff(at_s), good.value[step]
-    broken = (np.diff(energy_j) < 0) | (apart_s > settings.counter_stall * np.median(apart_s))
+    broken = (np.diff(energy_j) < 0) | (apart_s > SETTINGS.counter_stall * np.median(apart_s))
     pieces = np.split(np.arange(len(step)), np.flatnonzero(broken) + 1)
     return tuple(CounterSteps(at_s[p], gap_s[p], energy_j[p]) for p in pieces if len(p) >= _MIN_STEPS)
 
 
 def compare(
-    source: Series,
-    counter: Series,
-    sensor: SensorDescription,
-    window: KernelWindow | None = None,
-    settings: SourceSettings = SETTINGS,
+    source: Series, counter: Series, sensor: SensorDescription, window: KernelWindow | None = None
 ) -> tuple[Comparison, ...]:
     """Return a source beside the energy counter, between the counter's steps.
 
@@ -152,7 +143,6 @@ def compare(
         counter: Readings of the counter of the same time, shape (m,).
         sensor: What the source is like.
         window: Compare within it only; None: over all of the recording.
-        settings: Figures of the comparison.
 
     Returns:
         One or more stretches that do not overlap, in order of time; () where there is nothing to compare.
@@ -162,8 +152,8 @@ def compare(
         return ()
     curve = SourceCurve.of(good, sensor)
     found: list[Comparison] = []
-    for steps in counter_steps(counter, curve.origin_ns, settings):
-        found += _compare(curve, steps, window, settings)
+    for steps in counter_steps(counter, curve.origin_ns):
+        found += _compare(curve, steps, window)
     return tuple(found)
 
 
@@ -182,23 +172,20 @@ def joined(comparisons: Sequence[Comparison]) -> Comparison | None:
     )
 
 
-def contradiction(
-    compared: Comparison | None, source: SourceName, settings: SourceSettings = SETTINGS
-) -> str:
+def contradiction(compared: Comparison | None, source: SourceName) -> str:
     """Return a sentence where a source and the counter cannot both be right of one stretch, else "".
 
     Args:
         compared: The stretch, None where there is none.
         source: Which source.
-        settings: Figures of the comparison.
     """
     if compared is None:
         return ""
     most_j = max(compared.counter_j, compared.source_j)
-    allowed_j = max(settings.scatter_limit * most_j, settings.scatter_factor * compared.error_j)
+    allowed_j = max(SETTINGS.scatter_limit * most_j, SETTINGS.scatter_factor * compared.error_j)
     if not abs(compared.source_j - compared.counter_j) > allowed_j:
         return ""
-    length_s = (compared.end_ns - compared.start_ns) / _NS_PER_S
+    length_s = (compared.end_ns - compared.start_ns) / NS_PER_S
     counter_w = compared.counter_j / length_s
     return f"{source} gives {compared.power_w:.4g} W and the energy counter {counter_w:.4g} W"
 
@@ -247,12 +234,6 @@ class SourceCurve:
         first, last = np.minimum(first, np.maximum(beside - 1, 0)), np.maximum(last, beside + 1)
         return np.array([np.ptp(self.value_w[i:j]) for i, j in zip(first, last, strict=True)])
 
-    @property
-    def unseen_share(self) -> float:
-        """Share of its time that the source does not see."""
-        refresh_s = self.sensor.refresh_s
-        return max(1 - self.sensor.averaging_s / refresh_s, 0.0) if refresh_s > 0 else 0.0
-
     def unseen_j(self, start_s: float, end_s: float) -> float:
         """Return the standard error of the energy between two moments that is due to the values between."""
         inside = slice(int(np.searchsorted(self.at_s, start_s)), int(np.searchsorted(self.at_s, end_s)) + 1)
@@ -260,13 +241,12 @@ class SourceCurve:
         if len(value_w) < _MIN_VALUES:
             return 0.0
         refresh_s = self.sensor.refresh_s
-        overlap = max(1.0, self.sensor.averaging_s / refresh_s) if refresh_s > 0 else 1.0
         # Of a source that misses more than it sees, a stretch in which it saw few bursts by chance must not
         # count for more.
-        neighbours_w = _scatter_w(self.value_w if self.unseen_share > _MOSTLY else value_w)
+        neighbours_w = _scatter_w(self.value_w if self.sensor.unseen_share > _MOSTLY else value_w)
         missed_s = float(np.maximum(spacing_s - 1.5 * refresh_s, 0.0).sum()) if refresh_s > 0 else 0.0
-        noise_j = neighbours_w * math.sqrt(overlap * float((spacing_s**2).sum()))
-        return math.hypot(noise_j, float(np.ptp(value_w)) * missed_s * _UNIFORM_SD)
+        noise_j = neighbours_w * math.sqrt(self.sensor.overlap * float((spacing_s**2).sum()))
+        return math.hypot(noise_j, float(np.ptp(value_w)) * missed_s * UNIFORM_SD)
 
 
 def _scatter_w(value_w: Float64s) -> float:
@@ -274,43 +254,41 @@ def _scatter_w(value_w: Float64s) -> float:
     return math.sqrt(float((np.diff(value_w) ** 2).mean()) / 2)
 
 
-def _compare(
-    curve: SourceCurve, steps: CounterSteps, window: KernelWindow | None, settings: SourceSettings
-) -> Iterator[Comparison]:
+def _compare(curve: SourceCurve, steps: CounterSteps, window: KernelWindow | None) -> Iterator[Comparison]:
     """Yield the stretches of one piece of the counter's steps."""
     begin_s, end_s = float(curve.at_s[0]), float(curve.at_s[-1])
     if window is not None:
-        begin_s = max(begin_s, (window.start_ns - curve.origin_ns) / _NS_PER_S + settings.counter_lag_s)
-        end_s = min(end_s, (window.end_ns - curve.origin_ns) / _NS_PER_S)
+        begin_s = max(begin_s, (window.start_ns - curve.origin_ns) / NS_PER_S + SETTINGS.counter_lag_s)
+        end_s = min(end_s, (window.end_ns - curve.origin_ns) / NS_PER_S)
     inside = (steps.at_s >= begin_s) & (steps.at_s <= end_s)
     at_s, gap_s, counter_j = steps.at_s[inside], steps.gap_s[inside], steps.energy_j[inside]
     if len(at_s) < _MIN_STEPS:
         return
     sensor = curve.sensor
     power_w = np.interp(at_s, curve.at_s, curve.value_w)
-    blur_s = (sensor.averaging_s + sensor.refresh_s) / 4 + settings.counter_lag_s
+    blur_s = (sensor.averaging_s + sensor.refresh_s) / 4 + SETTINGS.counter_lag_s
     step_j = np.hypot(
-        power_w * np.hypot(settings.step_jitter_s, gap_s * _UNIFORM_SD), curve.change_w(at_s) * blur_s
+        power_w * np.hypot(SETTINGS.step_jitter_s, gap_s * UNIFORM_SD), curve.change_w(at_s) * blur_s
     )
     source_j = curve.energy_j(at_s)
-    for i, j in _stretches(at_s, step_j, counter_j, sensor, settings):
+    for i, j in _stretches(at_s, step_j, counter_j, sensor):
         unseen_j = curve.unseen_j(at_s[i], at_s[j])
         error_j = math.hypot(step_j[i], step_j[j], unseen_j)
         yield Comparison(
-            curve.origin_ns + round(at_s[i] * _NS_PER_S),
-            curve.origin_ns + round(at_s[j] * _NS_PER_S),
+            curve.origin_ns + round(at_s[i] * NS_PER_S),
+            curve.origin_ns + round(at_s[j] * NS_PER_S),
             float(counter_j[j] - counter_j[i]),
             float(source_j[j] - source_j[i]),
             error_j,
-            unseen_j if curve.unseen_share > _MOSTLY else 0.0,
+            unseen_j if sensor.unseen_share > _MOSTLY else 0.0,
         )
 
 
 def _stretches(
-    at_s: Float64s, step_j: Float64s, counter_j: Float64s, sensor: SensorDescription, settings: SourceSettings
+    at_s: Float64s, step_j: Float64s, counter_j: Float64s, sensor: SensorDescription
 ) -> list[tuple[int, int]]:
     """Return between which steps to compare, given the error that each brings."""
-    least_s = max(settings.stretch_s, settings.stretch_averages * sensor.averaging_s)
+    least_s = max(SETTINGS.stretch_s, SETTINGS.stretch_averages * sensor.averaging_s)
     if at_s[-1] - at_s[0] < 2 * least_s:
         energy_j = counter_j[None, :] - counter_j[:, None]
         relative = np.hypot(step_j[None, :], step_j[:, None]) / np.where(energy_j > 0, energy_j, np.nan)

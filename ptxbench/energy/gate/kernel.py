@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptxbench.core.arrays import Bools
 from ptxbench.energy.gate.comparison import Comparison, compare, contradiction, joined
 from ptxbench.energy.gate.lateness import shift_at_windows
 from ptxbench.energy.gate.readings import LIMITS, Mark, Verdict, judge, with_objection
 from ptxbench.energy.gate.stuck import STUCK, mark_stuck
-from ptxbench.energy.steady import Bools, PowerReading, settled_mask
+from ptxbench.energy.steady import PowerReading, settled_mask
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import KernelWindow, Series, Trace
@@ -61,7 +61,6 @@ def judge_kernel(
     sensor: SensorDescription,
     max_power_w: float,
     sensors: Sequence[SensorDescription] = (),
-    settings: KernelSettings = KERNEL,
     *,
     even: bool = True,
 ) -> KernelVerdict:
@@ -78,7 +77,6 @@ def judge_kernel(
         sensor: What the source is like.
         max_power_w: The highest power limit that the board can be set to, W; NaN where it is not known.
         sensors: What other sources are like, best first; one of them is set beside an energy counter.
-        settings: Bounds of what readings can be.
         even: Whether the kernel's power should be even. At the power limit it is not: readings then may be
             far from each other, and their course tells nothing of lateness.
     """
@@ -91,8 +89,7 @@ def judge_kernel(
         source, compared = _beside_counter(trace, counter, window, max_power_w, sensors)
         return KernelVerdict(_with(readings, contradiction(compared, source)), compared)
     settled = settled_mask(series, window, sensor)
-    spread = settings if even else replace(settings, spread=math.inf)
-    readings = _in_kernel(readings, settled, counter, window, sensor, spread)
+    readings = _in_kernel(readings, settled, counter, window, sensor, even=even)
     if readings.objection:
         return KernelVerdict(readings)
     believed = readings.believed
@@ -100,7 +97,7 @@ def judge_kernel(
     compared = joined(compare(believed, counter, sensor, window)) if counter is not None else None
     late = f"{series.source}: {shift.objection}" if shift is not None and shift.objection else ""
     objection = late or contradiction(compared, sensor.source)
-    doubt = _in_turn(readings, settled, settings) if even else ""
+    doubt = _in_turn(readings, settled) if even else ""
     return KernelVerdict(_with(readings, objection), compared, doubt)
 
 
@@ -137,7 +134,8 @@ def _in_kernel(
     counter: Series | None,
     window: KernelWindow,
     sensor: SensorDescription,
-    settings: KernelSettings,
+    *,
+    even: bool,
 ) -> Verdict:
     """Mark what the kernel's own readings and its begin show to be wrong."""
     value_w = readings.series.value
@@ -145,12 +143,13 @@ def _in_kernel(
     if not good.any():
         return _of_settled(readings, settled)
     marks = readings.marks.copy()
-    marks[good & (value_w > settings.spread * np.median(value_w[good]))] = Mark.FAR_ABOVE_OTHERS
+    if even:
+        marks[good & (value_w > KERNEL.spread * np.median(value_w[good]))] = Mark.FAR_ABOVE_OTHERS
     readings = replace(readings, marks=marks)
     good = settled & (marks == Mark.BELIEVED)
     # One value to the last digit all the time tells more than one among others.
     is_flat = bool(good.any()) and np.ptp(value_w[good]) == 0
-    stuck = replace(STUCK, refreshes=settings.stuck_refreshes) if is_flat else STUCK
+    stuck = replace(STUCK, refreshes=KERNEL.stuck_refreshes) if is_flat else STUCK
     return _of_settled(mark_stuck(readings, sensor, counter, [window.start_ns], stuck), settled)
 
 
@@ -164,13 +163,13 @@ def _with(readings: Verdict, objection: str) -> Verdict:
     return readings if readings.objection else replace(readings, objection=objection)
 
 
-def _in_turn(readings: Verdict, settled: Bools, settings: KernelSettings) -> str:
+def _in_turn(readings: Verdict, settled: Bools) -> str:
     """Return a sentence where the settled readings go to and fro between two powers."""
     value_w = readings.series.value[settled & (readings.marks == Mark.BELIEVED)]
     if not len(value_w):
         return ""
     low_w, high_w = np.quantile(value_w, [LIMITS.wrong_share, 1 - LIMITS.wrong_share])
-    if not high_w > settings.spread * low_w:
+    if not high_w > KERNEL.spread * low_w:
         return ""
     return f"{readings.series.source} reads from {low_w:.4g} to {high_w:.4g} W in turn"
 

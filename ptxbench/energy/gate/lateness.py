@@ -16,9 +16,8 @@ from ptxbench.energy.corrected import fresh_values
 from ptxbench.energy.gate.comparison import SourceCurve, counter_steps
 from ptxbench.energy.sensor_response import share_within
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
-_NS_PER_S = 1e9
 # Squares of shares that differ by rounding alone, of those of 1.
 _SAME = 1e-14
 
@@ -83,16 +82,13 @@ class Shift:
         )
 
 
-def shift_beside_counter(
-    source: Series, counter: Series, sensor: SensorDescription, settings: LatenessSettings = LATENESS
-) -> Shift | None:
+def shift_beside_counter(source: Series, counter: Series, sensor: SensorDescription) -> Shift | None:
     """Return by how much a source comes late beside the energy counter.
 
     Args:
         source: Believed readings of the source over a recording, shape (n,).
         counter: Readings of the counter of the same time, shape (m,).
         sensor: What the source is like.
-        settings: Figures of the search.
 
     Returns:
         None where there is nothing to compare: the recording is too short, or its power even.
@@ -102,7 +98,7 @@ def shift_beside_counter(
         return None
     curve = SourceCurve.of(good, sensor)
     # Half of the recording must be left at any shift.
-    shifts_s = _shifts(float(curve.at_s[-1] - curve.at_s[0]) / 2, settings)
+    shifts_s = _shifts(float(curve.at_s[-1] - curve.at_s[0]) / 2)
     squares, count = np.zeros(len(shifts_s)), 0
     total = 0.0
     for steps in counter_steps(counter, curve.origin_ns):
@@ -112,7 +108,7 @@ def shift_beside_counter(
         begin_s = max(reach[0], curve.at_s[0] - shifts_s[0])
         end_s = min(reach[1], curve.at_s[-1] - shifts_s[-1])
         moment_s = at_s[(at_s >= begin_s) & (at_s <= end_s)]
-        if len(moment_s) < settings.least_values:
+        if len(moment_s) < LATENESS.least_values:
             continue
         counter_j = np.diff(_smoothed_j(moment_s, at_s, steps.energy_j, half_s))
         source_j = np.diff(curve.energy_j(moment_s[None, :] + shifts_s[:, None]), axis=1)
@@ -121,14 +117,11 @@ def shift_beside_counter(
         mean_gain = counter_j.sum() / np.diff(moment_s).sum() * np.diff(moment_s)
         total += float(((counter_j - mean_gain) ** 2).sum())
         count += len(counter_j)
-    return _shift(shifts_s, squares, total, count, sensor, settings)
+    return _shift(shifts_s, squares, total, count, sensor)
 
 
 def shift_at_windows(
-    source: Series,
-    windows: Sequence[KernelWindow],
-    sensor: SensorDescription,
-    settings: LatenessSettings = LATENESS,
+    source: Series, windows: Sequence[KernelWindow], sensor: SensorDescription
 ) -> Shift | None:
     """Return by how much a source comes late beside the windows of kernels, between which the GPU idles.
 
@@ -136,30 +129,29 @@ def shift_at_windows(
         source: Believed readings of the source over a recording, shape (n,).
         windows: When each kernel ran, in order of time.
         sensor: What the source is like.
-        settings: Figures of the search.
 
     Returns:
         None where there is nothing to compare: the recording is too short, or no kernel shows in it.
     """
-    good, known = source.good(), list(windows[: settings.windows])
+    good, known = source.good(), list(windows[: LATENESS.windows])
     if sensor.counts_energy or not len(good) or not known:
         return None
     newest_s, value_w = fresh_values(good, known[0], sensor)
     if len(windows) > len(known):
-        kept = newest_s < (windows[len(known)].start_ns - known[0].start_ns) / _NS_PER_S
+        kept = newest_s < (windows[len(known)].start_ns - known[0].start_ns) / NS_PER_S
         newest_s, value_w = newest_s[kept], value_w[kept]
-    shifts_s = _shifts(float(newest_s[-1] - newest_s[0]), settings)
+    shifts_s = _shifts(float(newest_s[-1] - newest_s[0]))
     squares, rise_w = _left_over(newest_s[None, :] - shifts_s[:, None], value_w, known, sensor)
     total = float(((value_w - value_w.mean()) ** 2).sum()) if len(value_w) else 0.0
-    if not len(shifts_s) or rise_w[int(np.argmin(squares))] < settings.rise * float(value_w.mean()):
+    if not len(shifts_s) or rise_w[int(np.argmin(squares))] < LATENESS.rise * float(value_w.mean()):
         return None
-    return _shift(shifts_s, squares, total, len(value_w) - len(known) - 1, sensor, settings)
+    return _shift(shifts_s, squares, total, len(value_w) - len(known) - 1, sensor)
 
 
-def _shifts(most_s: float, settings: LatenessSettings) -> Float64s:
+def _shifts(most_s: float) -> Float64s:
     """Return the shifts to try."""
-    latest_s = max(min(settings.latest_s, most_s), 0.0)
-    return np.arange(settings.earliest_s, latest_s, settings.step_s)
+    latest_s = max(min(LATENESS.latest_s, most_s), 0.0)
+    return np.arange(LATENESS.earliest_s, latest_s, LATENESS.step_s)
 
 
 def _left_over(
@@ -176,7 +168,7 @@ def _left_over(
         sensor: What the source is like.
     """
     origin_ns = windows[0].start_ns
-    edges_s = [((w.start_ns - origin_ns) / _NS_PER_S, (w.end_ns - origin_ns) / _NS_PER_S) for w in windows]
+    edges_s = [((w.start_ns - origin_ns) / NS_PER_S, (w.end_ns - origin_ns) / NS_PER_S) for w in windows]
     shares = [share_within(newest_s, *edges, sensor) for edges in edges_s]
     if len(shares) == 1:
         return _left_of_one(shares[0], value_w)
@@ -226,18 +218,17 @@ def _shift(
     total: float,
     count: int,
     sensor: SensorDescription,
-    settings: LatenessSettings,
 ) -> Shift | None:
     """Return the best shift and the smallest one that agrees as well."""
-    if count < settings.least_values or not len(shifts_s):
+    if count < LATENESS.least_values or not len(shifts_s):
         return None
     best = int(np.argmin(squares))
     least = float(squares[best])
-    if not least < settings.explained * total:
+    if not least < LATENESS.explained * total:
         return None
-    bound = max(settings.worse * least, least + settings.chi_square * least / count)
+    bound = max(LATENESS.worse * least, least + LATENESS.chi_square * least / count)
     agrees = shifts_s[squares <= bound]
-    allowed_s = settings.allowed_s + settings.allowed_refreshes * sensor.refresh_s
+    allowed_s = LATENESS.allowed_s + LATENESS.allowed_refreshes * sensor.refresh_s
     # A document may say too long an averaging time; such a source comes early.
-    allowed_s += settings.undocumented_s if sensor.origin == "documented" else 0.0
+    allowed_s += LATENESS.undocumented_s if sensor.origin == "documented" else 0.0
     return Shift(float(shifts_s[best]), float(agrees.min()), allowed_s)

@@ -9,9 +9,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.sensors.trace import Series
-
-_NS_PER_S = 1e9
+from ptxbench.core.arrays import Bools
+from ptxbench.sensors.trace import NS_PER_S, Series
 
 Marks = npt.NDArray[np.uint8]
 
@@ -94,7 +93,7 @@ class Verdict:
     objection: str = ""
     max_power_w: float = math.nan
 
-    def among(self, kept: npt.NDArray[np.bool_]) -> Verdict:
+    def among(self, kept: Bools) -> Verdict:
         """Return it for some of the readings alone, a mask of shape (n,), without an objection."""
         return replace(self, series=self.series.select(kept), marks=self.marks[kept], objection="")
 
@@ -121,7 +120,7 @@ class Verdict:
         )
 
 
-def judge(series: Series, max_power_w: float, limits: GateLimits = LIMITS) -> Verdict:
+def judge(series: Series, max_power_w: float) -> Verdict:
     """Mark the readings that cannot be true, and object to the source where they are too many.
 
     Of an energy counter only what failed, is no number or negative, or has a wrong stamp is marked: its power
@@ -130,32 +129,28 @@ def judge(series: Series, max_power_w: float, limits: GateLimits = LIMITS) -> Ve
     Args:
         series: Readings of one source, shape (n,).
         max_power_w: The highest power limit that the board can be set to, W; NaN where it is not known.
-        limits: Bounds of what can be true.
     """
     marks = np.zeros(len(series), dtype=np.uint8)
     # The first rule that a reading breaks names it.
-    for mark, broken in _rules(series, max_power_w, limits):
+    for mark, broken in _rules(series, max_power_w):
         marks[broken & (marks == Mark.BELIEVED)] = mark
-    return with_objection(Verdict(series, marks, max_power_w=max_power_w), limits)
+    return with_objection(Verdict(series, marks, max_power_w=max_power_w))
 
 
-def with_objection(verdict: Verdict, limits: GateLimits = LIMITS) -> Verdict:
+def with_objection(verdict: Verdict) -> Verdict:
     """Return a verdict that objects to the source where too many readings are marked.
 
     Args:
         verdict: What is believed so far; an objection that is there stays.
-        limits: How many are too many.
     """
     wrong = sum(count for mark, count in verdict.counts.items() if mark not in _SILENT)
     answered = len(verdict.series) - verdict.counts.get(Mark.FAILED, 0)
-    if verdict.objection or wrong <= limits.wrong_share * answered:
+    if verdict.objection or wrong <= LIMITS.wrong_share * answered:
         return verdict
-    return replace(verdict, objection=_objection(verdict, limits))
+    return replace(verdict, objection=_objection(verdict))
 
 
-def _rules(
-    series: Series, max_power_w: float, limits: GateLimits
-) -> list[tuple[Mark, npt.NDArray[np.bool_]]]:
+def _rules(series: Series, max_power_w: float) -> list[tuple[Mark, Bools]]:
     """Return which readings break which rule, each shape (n,), the gravest rule first."""
     value = series.value
     rules = [
@@ -165,17 +160,15 @@ def _rules(
     ]
     if not series.counts_energy:
         # No comparison with an unknown limit holds.
-        rules.append((Mark.ABOVE_LIMIT, value > limits.power_over_limit * max_power_w))
+        rules.append((Mark.ABOVE_LIMIT, value > LIMITS.power_over_limit * max_power_w))
     answered = np.logical_and.reduce([~broken for _, broken in rules[:2]])
-    return [*rules, *_stamp_rules(series, answered, limits)]
+    return [*rules, *_stamp_rules(series, answered)]
 
 
-def _stamp_rules(
-    series: Series, answered: npt.NDArray[np.bool_], limits: GateLimits
-) -> list[tuple[Mark, npt.NDArray[np.bool_]]]:
+def _stamp_rules(series: Series, answered: Bools) -> list[tuple[Mark, Bools]]:
     """Return the rules on the driver's stamps, for readings that answered, shape (n,), and have one."""
     stamped = answered & (series.stamp_ns >= 0)
-    future = stamped & (series.stamp_ns - series.end_ns > limits.future_s * _NS_PER_S)
+    future = stamped & (series.stamp_ns - series.end_ns > LIMITS.future_s * NS_PER_S)
     # A stamp from the future must not make all that follow it late.
     counting = stamped & ~future
     newest_ns = np.maximum.accumulate(np.where(counting, series.stamp_ns, -1))
@@ -189,11 +182,11 @@ def _stamp_rules(
         (Mark.FROM_FUTURE, future),
         (Mark.OUT_OF_ORDER, back),
         (Mark.STAMP_OF_ANOTHER, again),
-        (Mark.FROM_PAST, _from_past(series, counting & ~back, limits)),
+        (Mark.FROM_PAST, _from_past(series, counting & ~back)),
     ]
 
 
-def _from_past(series: Series, stamped: npt.NDArray[np.bool_], limits: GateLimits) -> npt.NDArray[np.bool_]:
+def _from_past(series: Series, stamped: Bools) -> Bools:
     """Return which readings come from calls whose newest stamp was old already, shape (n,)."""
     found = np.zeros(len(series), dtype=bool)
     at = np.flatnonzero(stamped)
@@ -202,17 +195,17 @@ def _from_past(series: Series, stamped: npt.NDArray[np.bool_], limits: GateLimit
     end_ns, first = np.unique(series.end_ns[at], return_index=True)
     newest_ns = np.maximum.reduceat(series.stamp_ns[at], first)
     usual_ns = float(np.median(np.abs(np.diff(series.stamp_ns[at])))) if len(at) > 1 else 0.0
-    is_old = end_ns - newest_ns > limits.past_s * _NS_PER_S + usual_ns
+    is_old = end_ns - newest_ns > LIMITS.past_s * NS_PER_S + usual_ns
     found[at] = is_old[np.searchsorted(end_ns, series.end_ns[at])]
     return found
 
 
-def _objection(verdict: Verdict, limits: GateLimits) -> str:
+def _objection(verdict: Verdict) -> str:
     series = verdict.series
     value = series.value[np.isfinite(series.value) & (series.code == 0)]
     reach = f"; they go from {value.min():.4g} to {value.max():.4g} {_unit(series)}" if len(value) else ""
     limit = f" (limit {verdict.max_power_w:.4g} W)" if Mark.ABOVE_LIMIT in verdict.counts else ""
-    share = f"{limits.wrong_share:.0%}"
+    share = f"{LIMITS.wrong_share:.0%}"
     coarse = "; if it is that coarse, measure it by `ptxbench doctor sensor` for `ptxbench table --sensor`"
     cure = coarse if Mark.STUCK in verdict.counts else ""
     return f"more than {share} of the readings cannot be true: {verdict.note}{limit}{reach}{cure}"

@@ -13,11 +13,10 @@ from itertools import pairwise
 import numpy as np
 
 from ptxbench.core.estimate import COVERAGE_FACTOR
-from ptxbench.energy.gate.comparison import SETTINGS, Comparison, SourceSettings
+from ptxbench.energy.gate.comparison import SETTINGS, Comparison
 from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
-from ptxbench.sensors.trace import Float64s
+from ptxbench.sensors.trace import NS_PER_S, Float64s
 
-_NS_PER_S = 1e9
 # Stretches from which on a line through their powers says anything.
 _MIN_LINE = 4
 # Mean square of what a source missed, of that of its powers' spread, from which on such a line is flat.
@@ -25,7 +24,9 @@ _FLAT = 0.1
 
 
 def judge_source(
-    comparisons: Sequence[Comparison], known_difference: float = 0.0, settings: SourceSettings = SETTINGS
+    comparisons: Sequence[Comparison],
+    known_difference: float = 0.0,
+    group_factor: float = SETTINGS.group_factor,
 ) -> SourceVerdict:
     """Return what all stretches of a run say of its source.
 
@@ -36,25 +37,25 @@ def judge_source(
     Args:
         comparisons: Stretches of one run and one source.
         known_difference: Difference that `ptxbench doctor` found for this board, as a fraction.
-        settings: Figures of the comparison.
+        group_factor: Standard errors by which one of the groups must differ.
     """
     if not comparisons:
         return replace(UNJUDGED, scale_uncertainty=known_difference)
     whole = _ratio(comparisons, "", COVERAGE_FACTOR)
-    parts, further = _parts(comparisons, settings), _further(comparisons, settings)
+    parts, further = _parts(comparisons, group_factor), _further(comparisons, group_factor)
     findings = [whole, *parts, *further]
     # Where they scatter widely their mean says little.
     objections = (
-        _scatter(comparisons, whole, settings),
-        whole.objection(settings),
-        *(_worst(some, settings) for some in (parts, further)),
+        _scatter(comparisons, whole),
+        whole.objection,
+        *(_worst(some) for some in (parts, further)),
     )
     return SourceVerdict(
         1 + whole.off,
         whole.error,
         next(filter(None, objections), ""),
-        max(known_difference, _scale(findings, settings)),
-        _note(whole, known_difference, settings),
+        max(known_difference, _scale(findings)),
+        _note(whole, known_difference),
     )
 
 
@@ -85,11 +86,12 @@ class _Finding:
         size = f"{100 * self.off:+.1f} ± {100 * COVERAGE_FACTOR * self.error:.2g}%"
         return f"it differs from the energy counter by {size}{self.where}"
 
-    def objection(self, settings: SourceSettings) -> str:
-        """Return a sentence where they differ by more than may be and than is chance, else ""."""
-        if not abs(self.off) - settings.disagreement > self.chance:
+    @property
+    def objection(self) -> str:
+        """A sentence where they differ by more than may be and than is chance, else ""."""
+        if not abs(self.off) - SETTINGS.disagreement > self.chance:
             return ""
-        return f"{self.text}: one of the two is wrong ({settings.disagreement:.0%} are allowed)"
+        return f"{self.text}: one of the two is wrong ({SETTINGS.disagreement:.0%} are allowed)"
 
 
 def _ratio(comparisons: Sequence[Comparison], where: str, factor: float) -> _Finding:
@@ -104,9 +106,7 @@ def _ratio(comparisons: Sequence[Comparison], where: str, factor: float) -> _Fin
     return _Finding(ratio - 1, math.sqrt(birge / known), factor, where)
 
 
-def _further_watts(
-    comparisons: Sequence[Comparison], where: str, settings: SourceSettings
-) -> _Finding | None:
+def _further_watts(comparisons: Sequence[Comparison], where: str, factor: float) -> _Finding | None:
     """Return what the source makes of a further watt, less one; None where the power is too even to tell.
 
     The counter's power is fitted on the source's, whose errors must be small beside how much it moves: errors
@@ -115,20 +115,19 @@ def _further_watts(
     if len(comparisons) < _MIN_LINE:
         return None
     counter_j, source_j, error_j = _columns(comparisons)
-    length_s = np.array([one.end_ns - one.start_ns for one in comparisons]) / _NS_PER_S
+    length_s = np.array([one.end_ns - one.start_ns for one in comparisons]) / NS_PER_S
     source_w, counter_w, weight = source_j / length_s, counter_j / length_s, (length_s / error_j) ** 2
-    factor = settings.group_factor
     spread_w = source_w - np.average(source_w, weights=weight)
     counter_w = counter_w - np.average(counter_w, weights=weight)
     known = float((weight * spread_w**2).sum())
     slope = float((weight * spread_w * counter_w).sum()) / known if known > 0 else 0.0
     missed_w = np.array([one.missed_j for one in comparisons]) / length_s
     is_flat = float((weight * missed_w**2).sum()) > _FLAT * known
-    if is_flat or not known * (settings.slope_error * max(slope, 1.0)) ** 2 > 1:
+    if is_flat or not known * (SETTINGS.slope_error * max(slope, 1.0)) ** 2 > 1:
         return None
     squares = float((weight * (counter_w - slope * spread_w) ** 2).sum())
     birge = max(1.0, squares / (len(comparisons) - 2))
-    off = 1 / max(slope, settings.least_slope) - 1
+    off = 1 / max(slope, SETTINGS.least_slope) - 1
     # As many standard errors from none as the slope is from 1.
     return _Finding(off, abs(off / (slope - 1)) * math.sqrt(birge / known) if off else 0.0, factor, where)
 
@@ -139,35 +138,32 @@ def _columns(comparisons: Sequence[Comparison]) -> tuple[Float64s, Float64s, Flo
     return counter_j, source_j, error_j
 
 
-def _parts(comparisons: Sequence[Comparison], settings: SourceSettings) -> list[_Finding]:
+def _parts(comparisons: Sequence[Comparison], factor: float) -> list[_Finding]:
     """Return what parts of the run say, of like power and of like time."""
-    factor = settings.group_factor
     parts = [
-        _ratio(part, _from_power(part), factor) for part in _split(_by_power(comparisons), settings.groups)
+        _ratio(part, _from_power(part), factor) for part in _split(_by_power(comparisons), SETTINGS.groups)
     ]
     by_time = sorted(comparisons, key=lambda c: c.start_ns)
-    for part in _split(by_time, settings.groups):
-        begin_s, end_s = (
-            (ns - by_time[0].start_ns) / _NS_PER_S for ns in (part[0].start_ns, part[-1].end_ns)
-        )
+    for part in _split(by_time, SETTINGS.groups):
+        begin_s, end_s = ((ns - by_time[0].start_ns) / NS_PER_S for ns in (part[0].start_ns, part[-1].end_ns))
         parts.append(_ratio(part, f" from {begin_s:.4g} to {end_s:.4g} s of the run", factor))
     return parts
 
 
-def _further(comparisons: Sequence[Comparison], settings: SourceSettings) -> list[_Finding]:
+def _further(comparisons: Sequence[Comparison], factor: float) -> list[_Finding]:
     """Return what the source makes of a further watt, over all powers and over parts of them."""
     by_power = _by_power(comparisons)
-    parts = [by_power, *_split(by_power, settings.groups)]
-    found = [_further_watts(part, f" in each further watt{_from_power(part)}", settings) for part in parts]
+    parts = [by_power, *_split(by_power, SETTINGS.groups)]
+    found = [_further_watts(part, f" in each further watt{_from_power(part)}", factor) for part in parts]
     return [one for one in found if one is not None]
 
 
-def _worst(findings: Sequence[_Finding], settings: SourceSettings) -> str:
+def _worst(findings: Sequence[_Finding]) -> str:
     """Return the objection of that finding which is farthest from chance, "" for none."""
-    objecting = [one for one in findings if one.objection(settings)]
+    objecting = [one for one in findings if one.objection]
     if not objecting:
         return ""
-    return max(objecting, key=lambda one: abs(one.off) / one.error).objection(settings)
+    return max(objecting, key=lambda one: abs(one.off) / one.error).objection
 
 
 def _by_power(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -183,31 +179,31 @@ def _split(comparisons: list[Comparison], groups: int) -> list[list[Comparison]]
     return [comparisons[i:j] for i, j in pairwise(bounds) if j > i]
 
 
-def _scale(findings: Sequence[_Finding], settings: SourceSettings) -> float:
+def _scale(findings: Sequence[_Finding]) -> float:
     """Return the largest difference that is no chance; where all together say little, all that they allow."""
     sizes = [abs(one.off) for one in findings if abs(one.off) > one.chance]
     whole = findings[0]
-    allowed = abs(whole.off) + whole.chance if whole.chance > settings.disagreement else 0.0
+    allowed = abs(whole.off) + whole.chance if whole.chance > SETTINGS.disagreement else 0.0
     largest = max([*sizes, allowed])
-    return largest if largest > settings.usual else 0.0
+    return largest if largest > SETTINGS.usual else 0.0
 
 
-def _scatter(comparisons: Sequence[Comparison], whole: _Finding, settings: SourceSettings) -> str:
+def _scatter(comparisons: Sequence[Comparison], whole: _Finding) -> str:
     """Return a sentence where too many stretches contradict what all say together."""
     counter_j, source_j, error_j = _columns(comparisons)
     off_j = np.abs(source_j - (1 + whole.off) * counter_j)
-    wrong = (off_j > settings.scatter_limit * counter_j) & (off_j > settings.scatter_factor * error_j)
-    if int(wrong.sum()) <= settings.scatter_share * len(comparisons):
+    wrong = (off_j > SETTINGS.scatter_limit * counter_j) & (off_j > SETTINGS.scatter_factor * error_j)
+    if int(wrong.sum()) <= SETTINGS.scatter_share * len(comparisons):
         return ""
     return (
         f"in {wrong.sum()} of {len(comparisons)} stretches it differs from the energy counter by more than"
-        f" {settings.scatter_limit:.0%}, one way or the other"
+        f" {SETTINGS.scatter_limit:.0%}, one way or the other"
     )
 
 
-def _note(whole: _Finding, known_difference: float, settings: SourceSettings) -> str:
-    if whole.chance > settings.disagreement:
+def _note(whole: _Finding, known_difference: float) -> str:
+    if whole.chance > SETTINGS.disagreement:
         what = f"the energy counter tells the scale of its power to {whole.chance:.0%} only"
         return f"{what}: too little ran to compare"
-    is_known = abs(whole.off) - whole.chance <= max(known_difference, settings.usual)
+    is_known = abs(whole.off) - whole.chance <= max(known_difference, SETTINGS.usual)
     return "" if is_known else whole.text

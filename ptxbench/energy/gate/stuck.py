@@ -6,14 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Indices
 from ptxbench.energy.gate.comparison import SETTINGS, CounterSteps, counter_steps
-from ptxbench.energy.gate.readings import LIMITS, GateLimits, Mark, Verdict, with_objection
+from ptxbench.energy.gate.readings import Mark, Verdict, with_objection
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Float64s, Series
-
-_NS_PER_S = 1e9
+from ptxbench.sensors.trace import NS_PER_S, Float64s, Series
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class _Hold:
         refreshes: How often the source gave it anew.
     """
 
-    at: npt.NDArray[np.intp]
+    at: Indices
     start_s: float
     end_s: float
     value_w: float
@@ -64,7 +62,6 @@ def mark_stuck(
     counter: Series | None = None,
     changes_ns: Iterable[int] = (),
     settings: StuckSettings = STUCK,
-    limits: GateLimits = LIMITS,
 ) -> Verdict:
     """Mark the readings of a fine source that repeat a value for too long, the first of them left out.
 
@@ -77,7 +74,6 @@ def mark_stuck(
         counter: Believed readings of the energy counter of the same time, None where there is none.
         changes_ns: Host times at which the load changed for sure.
         settings: How long is too long.
-        limits: How many wrong readings are too many.
     """
     series = verdict.series
     at = np.flatnonzero(verdict.marks == Mark.BELIEVED)
@@ -86,26 +82,24 @@ def mark_stuck(
     origin_ns = int(series.time_ns[at[0]])
     step_w = _step_w(series.value[at], sensor, settings)
     steps = counter_steps(counter, origin_ns) if counter is not None else ()
-    changes_s = [(one - origin_ns) / _NS_PER_S for one in changes_ns]
+    changes_s = [(one - origin_ns) / NS_PER_S for one in changes_ns]
     marks = verdict.marks.copy()
     for hold in _holds(series, at, origin_ns, sensor):
         if hold.refreshes < settings.refreshes_if_moved or step_w > settings.fine * hold.value_w:
             continue
         if _stands_still(hold, sensor, steps, changes_s, settings):
             marks[hold.at[1:]] = Mark.STUCK
-    return with_objection(replace(verdict, marks=marks), limits)
+    return with_objection(replace(verdict, marks=marks))
 
 
-def _holds(
-    series: Series, at: npt.NDArray[np.intp], origin_ns: int, sensor: SensorDescription
-) -> Iterable[_Hold]:
+def _holds(series: Series, at: Indices, origin_ns: int, sensor: SensorDescription) -> Iterable[_Hold]:
     """Yield the holds among the readings `at`, of two readings or more."""
     time_ns, value_w = series.time_ns[at], series.value[at]
     bounds = np.concatenate(([0], np.flatnonzero(np.diff(value_w)) + 1, [len(at)]))
     for first, last in zip(bounds[:-1], bounds[1:] - 1, strict=True):
         if last == first:
             continue
-        start_s, end_s = ((int(time_ns[i]) - origin_ns) / _NS_PER_S for i in (first, last))
+        start_s, end_s = ((int(time_ns[i]) - origin_ns) / NS_PER_S for i in (first, last))
         # Readings that were lost say nothing, and those that were polled twice nothing new. Of a value that
         # is polled again and again the first and the last reading may be all that was kept.
         refreshes = len(np.unique(time_ns[first : last + 1]))

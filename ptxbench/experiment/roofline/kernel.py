@@ -335,10 +335,7 @@ def loop_fault(kernel: IntensityKernel, counts: Counter[str]) -> str:
         kernel: What it should be.
         counts: How often each SASS opcode stands in its loop.
     """
-    base: Counter[str] = Counter()
-    for opcode, n in counts.items():
-        base[opcode.partition(".")[0]] += n
-    level = kernel.level
+    base, level = _without_modifiers(counts), kernel.level
     loads = 0 if kernel.loads_once else kernel.loads
     wanted = sum(n for opcode, n in counts.items() if _is_load(opcode, kernel))
     steps = len(kernel.steps)
@@ -359,14 +356,19 @@ def loop_fault(kernel: IntensityKernel, counts: Counter[str]) -> str:
 
 def instructions_beside(kind: FlopKind, counts: Counter[str]) -> Beside:
     """Return what a loop executes other than multiply-adds of a kind and loads; no NOP is counted."""
-    base: Counter[str] = Counter()
-    for opcode, n in counts.items():
-        base[opcode.partition(".")[0]] += n
+    base = _without_modifiers(counts)
     # One LOP3 wraps the address, where there is one to wrap.
     loads = base["LDG"] + base["LDS"]
     mixing = max(0, base["LOP3"] - (1 if loads else 0))
     counting = base.total() - base[kind.sass] - loads - base["NOP"] - mixing
     return Beside(counting, mixing)
+
+
+def _without_modifiers(counts: Counter[str]) -> Counter[str]:
+    base: Counter[str] = Counter()
+    for opcode, n in counts.items():
+        base[opcode.partition(".")[0]] += n
+    return base
 
 
 def loop_of(listing: str, kind: FlopKind, bytes_moved: float) -> tuple[float, Beside]:

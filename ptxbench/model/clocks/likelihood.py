@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Floats
 from ptxbench.core.distributions import student_quantile
-
-Float = npt.NDArray[np.float64]
 
 # Columns of the coefficients: P_idle, p, q, r of P = P_idle + F (p + q x + r x^2)^2; F and x over the highest
 # clock. So alpha = p^2, beta = q / p, kappa = r / p.
@@ -53,19 +51,19 @@ class Samples:
         top_mhz: The highest clock.
     """
 
-    clocks: Float
-    powers: Float
+    clocks: Floats
+    powers: Floats
     top_mhz: float
 
-    def model_w(self, ridges: Float, coefficients: Float) -> Float:
+    def model_w(self, ridges: Floats, coefficients: Floats) -> Floats:
         """Return the power of curves at the clocks, W, shape (..., n)."""
         return coefficients[..., :1] + self.clocks * self._root(ridges, coefficients) ** 2
 
-    def residuals(self, ridges: Float, coefficients: Float) -> Float:
+    def residuals(self, ridges: Floats, coefficients: Floats) -> Floats:
         """Return by what share of it each power lies above curves, shape (..., n)."""
         return 1 - self.model_w(ridges, coefficients) / self.powers
 
-    def squares(self, ridges: Float, coefficients: Float) -> Float:
+    def squares(self, ridges: Floats, coefficients: Floats) -> Floats:
         """Return the sum of squared relative residuals of curves, not below the rounding of the powers."""
         squares = np.sum(self.residuals(ridges, coefficients) ** 2, axis=-1)
         return np.asarray(np.maximum(squares, self.exact))
@@ -75,14 +73,14 @@ class Samples:
         """Sum of squared relative residuals that is no more than the rounding of the powers."""
         return len(self.powers) * _EXACT**2
 
-    def jacobian(self, ridges: Float, coefficients: Float) -> Float:
+    def jacobian(self, ridges: Floats, coefficients: Floats) -> Floats:
         """Return the derivatives of relative power by the coefficients, shape (..., n, 4)."""
         above = np.maximum(0.0, self.clocks - ridges[..., None])
         slope = 2 * self.clocks * self._root(ridges, coefficients)
         columns = [np.ones_like(above), slope, slope * above, slope * above**2]
         return np.stack(columns, axis=-1) / self.powers[:, None]
 
-    def _root(self, ridges: Float, coefficients: Float) -> Float:
+    def _root(self, ridges: Floats, coefficients: Floats) -> Floats:
         """Return the square root of alpha times the voltage, shape (..., n)."""
         above = np.maximum(0.0, self.clocks - ridges[..., None])
         return coefficients[..., _P, None] + above * (
@@ -132,9 +130,9 @@ class Profile:
     """
 
     samples: Samples
-    ridges: Float
-    coefficients: Float
-    squares: Float
+    ridges: Floats
+    coefficients: Floats
+    squares: Floats
     freedom: int
 
     @classmethod
@@ -178,7 +176,7 @@ class Profile:
         ends = [inside, outside]
         return float(np.interp(self.limit, self.squares[ends], self.ridges[ends]))
 
-    def likely(self) -> tuple[Float, Float]:
+    def likely(self) -> tuple[Floats, Floats]:
         """Return curves at the edge of the 95% region: ridge points (m,) and coefficients (m, 4).
 
         At each ridge point the region of the coefficients is an ellipsoid. The curves are those at which a
@@ -198,7 +196,7 @@ class Profile:
             edges += [(ridges, self._within(ridges, centres, sign * step)) for sign in (-1, 1)]
         return np.concatenate([r for r, _ in edges]), np.concatenate([c for _, c in edges])
 
-    def _within(self, ridges: Float, centres: Float, step: Float) -> Float:
+    def _within(self, ridges: Floats, centres: Floats, step: Floats) -> Floats:
         """Return the centres after a step, shortened to stay within the region."""
         for _ in range(_TRIES):
             moved = centres + step
@@ -234,19 +232,19 @@ class Profile:
         return min(1.0, 2 * float(min(shares)))
 
 
-def _neighbours_alike(residuals: Float) -> Float:
+def _neighbours_alike(residuals: Floats) -> Floats:
     """Return 4 less the Durbin-Watson statistic of residuals in the order of the clock."""
     steps = np.sum(np.diff(residuals, axis=-1) ** 2, axis=-1)
     return np.asarray(4 - steps / np.sum(residuals**2, axis=-1))
 
 
-def _cumulative(residuals: Float) -> Float:
+def _cumulative(residuals: Floats) -> Floats:
     """Return the Cramer-von Mises statistic of the cumulative sums of residuals."""
     sums = np.sum(np.cumsum(residuals, axis=-1) ** 2, axis=-1)
     return np.asarray(sums / np.sum(residuals**2, axis=-1))
 
 
-def _by_ridge(samples: Samples, ridge: float, best: Float) -> Float:
+def _by_ridge(samples: Samples, ridge: float, best: Floats) -> Floats:
     """Return the derivative of relative power by the ridge point, shape (n,)."""
     above = np.maximum(0.0, samples.clocks - ridge)
     root = best[_P] + above * (best[_Q] + above * best[_R])
@@ -254,7 +252,7 @@ def _by_ridge(samples: Samples, ridge: float, best: Float) -> Float:
     return np.asarray(2 * samples.clocks * root * slope / samples.powers)
 
 
-def _gradients(ridges: Float, coefficients: Float, low: float) -> list[Float]:
+def _gradients(ridges: Floats, coefficients: Floats, low: float) -> list[Floats]:
     """Return derivatives by the coefficients of what has an interval, each of shape (t, 4)."""
     found = [np.tile(one, (len(ridges), 1)) for one in np.eye(4)]
     p, q, r = coefficients[:, _P], coefficients[:, _Q], coefficients[:, _R]
@@ -271,7 +269,7 @@ def _gradients(ridges: Float, coefficients: Float, low: float) -> list[Float]:
     return found
 
 
-def least_energy(ridges: Float, coefficients: Float, low: float) -> Float:
+def least_energy(ridges: Floats, coefficients: Floats, low: float) -> Floats:
     """Return the clock of least power over clock of each curve, over the highest clock, shape (t,).
 
     Args:
@@ -287,7 +285,7 @@ def least_energy(ridges: Float, coefficients: Float, low: float) -> Float:
     return np.take_along_axis(clocks, np.argmin(energies, axis=1)[:, None], axis=1)[:, 0]
 
 
-def _fitted(samples: Samples, ridges: Float, law: tuple[tuple[int, ...], ...]) -> tuple[Float, Float]:
+def _fitted(samples: Samples, ridges: Floats, law: tuple[tuple[int, ...], ...]) -> tuple[Floats, Floats]:
     """Return the coefficients of the best fit at each ridge point, and its sum of squares."""
     line = Line.of(samples)
     base = np.zeros((len(ridges), 4))
@@ -305,7 +303,7 @@ def _fitted(samples: Samples, ridges: Float, law: tuple[tuple[int, ...], ...]) -
     return best, squares
 
 
-def _start(samples: Samples, ridges: Float, base: Float, free: tuple[int, ...]) -> Float:
+def _start(samples: Samples, ridges: Floats, base: Floats, free: tuple[int, ...]) -> Floats:
     """Return where a fit begins: by linear least squares with v^2 = 1 + c x or 1 + c x^2."""
     power = 1 if _Q in free else 2
     above = np.maximum(0.0, samples.clocks - ridges[:, None])
@@ -323,7 +321,7 @@ def _start(samples: Samples, ridges: Float, base: Float, free: tuple[int, ...]) 
     return start
 
 
-def _levenberg_marquardt(samples: Samples, ridges: Float, start: Float, free: tuple[int, ...]) -> Float:
+def _levenberg_marquardt(samples: Samples, ridges: Floats, start: Floats, free: tuple[int, ...]) -> Floats:
     """Return the coefficients that fit best at each ridge point, those that are not free as they are."""
     found, squares = start, samples.squares(ridges, start)
     damping = np.full(len(ridges), 1e-3)

@@ -166,7 +166,7 @@ def _kernel(
     return CappedKernel(
         instruction=first.instruction,
         opt_level=first.opt_level,
-        pattern=first.pattern,
+        pattern=first.operands,
         role=first.role,
         samples=samples,
         clocks=len({round(sample.clock_mhz / CLOCK_STEP_MHZ) for sample in samples}),
@@ -210,7 +210,7 @@ def slowed_kernels(
     for record in records:
         known = math.isfinite(record.steady_power_w) and math.isfinite(record.sm_clock_mhz)
         if record.protocol == DYNAMIC and record.role is not Role.STATIC and record.repeat >= 0 and known:
-            groups[record.cubin_sha256, record.kernel, record.pattern].append(record)
+            groups[record.cubin_sha256, record.kernel, record.operands].append(record)
     both = (
         ([t for t in trials if t.status is Status.OK], [t for t in trials if t.status is Status.THROTTLED])
         for trials in groups.values()

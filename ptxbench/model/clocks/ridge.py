@@ -27,8 +27,8 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Floats
 from ptxbench.core.bounds import positive
 from ptxbench.core.distributions import f_tail, student_quantile
 from ptxbench.core.errors import InputError
@@ -37,8 +37,6 @@ from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ
 from ptxbench.core.printable import printable
 from ptxbench.model.clocks.likelihood import LINEAR, QUADRATIC, Line, Profile, Samples, least_energy
 from ptxbench.storage.file_errors import read_text
-
-Float = npt.NDArray[np.float64]
 
 _FEWEST_CLOCKS = 7
 # Samples within this fraction of the power limit may have been held down by it.
@@ -281,7 +279,7 @@ def fitted_cap_w(samples: Sequence[PowerSample]) -> float:
     return cap_w if gained - math.log(len(every)) > _STRONG_EVIDENCE else math.inf
 
 
-def _level_count(powers: Float) -> int:
+def _level_count(powers: Floats) -> int:
     """Return how many of the highest clocks have one power, within 2%."""
     count = 1
     while count < len(powers) and np.ptp(powers[-count - 1 :]) <= _NEAR_CAP * np.mean(powers[-count - 1 :]):
@@ -409,7 +407,7 @@ class _Fit:
         return self._curve(self.bent.ridges[self.bent.best], self.bent.coefficients[self.bent.best], cap_w)
 
     @cached_property
-    def _edge(self) -> tuple[Float, Float]:
+    def _edge(self) -> tuple[Floats, Floats]:
         return self.quadratic.likely()
 
     def likely(self, cap_w: float) -> tuple[PowerCurve, ...]:
@@ -422,7 +420,7 @@ class _Fit:
         found = least_energy(*self._edge, float(self.samples.clocks[0])) * self.samples.top_mhz
         return [float(mhz) for mhz in found]
 
-    def _curve(self, ridge: float, coefficients: Float, cap_w: float) -> PowerCurve:
+    def _curve(self, ridge: float, coefficients: Floats, cap_w: float) -> PowerCurve:
         idle_w, root, rise, bend = coefficients.tolist()
         top_mhz = self.samples.top_mhz
         return PowerCurve(

@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxbench.core.distributions import chi_square_tail, f_tail, student_quantile
-from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
+from ptxbench.core.arrays import Floats
+from ptxbench.core.distributions import f_tail, student_quantile
+from ptxbench.core.estimate import Estimate
 from ptxbench.model.clocks.law import PowerLaw
 from ptxbench.model.roofline.fit import RooflineFit
-
-Floats = npt.NDArray[np.float64]
 
 FEWEST = 3
 
@@ -107,41 +105,4 @@ def _bends(x: Floats, y: Floats) -> float:
     spare = len(x) - 3
     return (
         f_tail(1, spare, (left[0] - left[1]) / (left[1] / spare)) if spare > 0 and left[1] > 0 else math.nan
-    )
-
-
-@dataclass(frozen=True)
-class JointExponent:
-    """gamma of several runs.
-
-    Attributes:
-        value: Their mean.
-        error: Standard error of gamma on another board: that of the mean, and how runs differ beyond theirs.
-        alike: Probability that runs of one gamma differ as much.
-    """
-
-    value: float
-    error: float
-    alike: float
-
-
-def joint_exponent(runs: Sequence[Estimate]) -> JointExponent:
-    """Return gamma of several runs, each with its 95% interval (DerSimonian and Laird 1986).
-
-    Args:
-        runs: At least one.
-    """
-    values = np.array([one.value for one in runs])
-    variances = np.array([one.uncertainty / COVERAGE_FACTOR for one in runs]) ** 2
-    weights = 1 / variances
-    mean = float(weights @ values / weights.sum())
-    square, spare = float(weights @ (values - mean) ** 2), len(values) - 1
-    between = 0.0
-    if spare:
-        between = max(0.0, (square - spare) / float(weights.sum() - weights @ weights / weights.sum()))
-    weights = 1 / (variances + between)
-    return JointExponent(
-        value=float(weights @ values / weights.sum()),
-        error=math.sqrt(1 / float(weights.sum()) + between),
-        alike=chi_square_tail(spare, square / spare) if spare else math.nan,
     )

@@ -25,18 +25,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxbench.core.arrays import Bools, Floats, Ints
 from ptxbench.core.bounds import positive
 from ptxbench.core.distributions import student_quantile
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
 from ptxbench.model.roofline.equations import RooflineMachine
 from ptxbench.model.roofline.third_power import ThirdPower
-
-Float = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 # So many points more than unknowns, or the errors mean nothing.
 _SPARE_POINTS = 3
@@ -131,8 +127,8 @@ class RooflineFit:
     names: tuple[str, ...]
     third: ThirdPower | None
     rough: tuple[str, ...]
-    values: Float
-    errors: tuple[tuple[Float, int], ...]
+    values: Floats
+    errors: tuple[tuple[Floats, int], ...]
     points: int
     left_out: tuple[str, ...]
     residuals: tuple[float, ...]
@@ -151,9 +147,9 @@ class RooflineFit:
         return math.sqrt(float(np.mean(np.square(self.residuals))))
 
     @property
-    def covariance(self) -> Float:
+    def covariance(self) -> Floats:
         """Covariance of the coefficients, shape (n, n)."""
-        total: Float = np.sum([part for part, _ in self.errors], axis=0)
+        total: Floats = np.sum([part for part, _ in self.errors], axis=0)
         return total
 
     def coefficient(self, name: str) -> Estimate:
@@ -206,7 +202,7 @@ class RooflineFit:
         width = student_quantile(degrees) * math.sqrt(sum(variances))
         return Estimate(float(many @ self.values[places]), width)
 
-    def drawn(self, rng: np.random.Generator) -> Float:
+    def drawn(self, rng: np.random.Generator) -> Floats:
         """Return draws of the coefficients from their errors, shape (draws, n)."""
         # Energies of a flop and watts are twelve orders of magnitude apart: both are drawn as of one.
         scale = np.sqrt(np.diag(self.covariance))
@@ -214,10 +210,10 @@ class RooflineFit:
         normal = rng.multivariate_normal(
             np.zeros(len(scale)), self.covariance / np.outer(scale, scale), _DRAWS
         )
-        values: Float = self.values + normal * scale
+        values: Floats = self.values + normal * scale
         return values
 
-    def amounts(self, of: Sequence[Mapping[str, float]]) -> Float:
+    def amounts(self, of: Sequence[Mapping[str, float]]) -> Floats:
         """Return how much some kernels have of each coefficient, 0 of those not named, shape (kernels, n).
 
         Raises:
@@ -274,7 +270,7 @@ class RooflineFit:
             )
         ]
 
-    def _figures(self, values: Float, kind: str, level: str) -> Float:
+    def _figures(self, values: Floats, kind: str, level: str) -> Floats:
         """Return energy of a flop and of a byte, constant power and that of the memory, from coefficients."""
         flop_j, byte_j, constant_w = (values[self._place(name)] for name in (kind, level, "constant"))
         third_w = np.zeros_like(constant_w) if self.third is None else values[self._place(self.third)]
@@ -283,7 +279,7 @@ class RooflineFit:
         return np.array([flop_j, byte_j, constant_w, np.maximum(third_w, 0.0) * (level == _DRAM)])
 
     def _machine(
-        self, figures: Float, like: RooflineMachine, flop_s: float, byte_s: float, exponent: float
+        self, figures: Floats, like: RooflineMachine, flop_s: float, byte_s: float, exponent: float
     ) -> RooflineMachine:
         """Return a machine from its figures, times and exponent; limit and form are those of `like`."""
         flop_j, byte_j, constant_w, memory_w = map(float, figures)
@@ -394,13 +390,13 @@ def _numbered(labels: Sequence[str]) -> Ints:
     return numbers
 
 
-def _jackknife(off: Float) -> Float:
+def _jackknife(off: Floats) -> Floats:
     """Return the covariance of coefficients that are off by rows of `off` without one group each."""
-    covariance: Float = off.T @ off * (len(off) - 1) / len(off)
+    covariance: Floats = off.T @ off * (len(off) - 1) / len(off)
     return covariance
 
 
-def _require_distinct(design: Float, names: Sequence[str]) -> None:
+def _require_distinct(design: Floats, names: Sequence[str]) -> None:
     """Refuse columns that are one for the arithmetic, or almost.
 
     Raises:
@@ -414,7 +410,7 @@ def _require_distinct(design: Float, names: Sequence[str]) -> None:
         )
 
 
-def _condition(design: Float) -> float:
+def _condition(design: Floats) -> float:
     """Return the condition number, columns scaled to one."""
     scale = np.linalg.norm(design, axis=0)
     return float(np.linalg.cond(design / scale)) if np.all(scale > 0) else math.inf
@@ -424,8 +420,8 @@ def _condition(design: Float) -> float:
 class _Solution:
     """Coefficients, relative residuals, and the relative error of a kernel."""
 
-    values: Float
-    residuals: Float
+    values: Floats
+    residuals: Floats
     error: float
     condition: float
 
@@ -433,7 +429,7 @@ class _Solution:
 class _Regression:
     """Ones regressed on the shares that each term has in the energy of each kernel."""
 
-    def __init__(self, design: Float, rough: Sequence[RoughTerm]) -> None:
+    def __init__(self, design: Floats, rough: Sequence[RoughTerm]) -> None:
         self._design = design
         first = design.shape[1] - len(rough)
         self._prior = np.zeros((len(rough), design.shape[1]))
@@ -451,17 +447,17 @@ class _Regression:
             error = max(_LEAST_ERROR, math.sqrt(float(residuals @ residuals) / spare))
         return _Solution(values, residuals, error, _condition(self._design))
 
-    def _values(self, used: Bools, error: float) -> Float:
+    def _values(self, used: Bools, error: float) -> Floats:
         """Return the coefficients of some rows; rough terms weigh by the relative error of a row."""
         rows = np.vstack([self._design[used], error * self._prior])
         aim = np.concatenate([np.ones(int(used.sum())), error * self._known])
         norms = np.linalg.norm(rows, axis=0)
         # A term that no row is left of counts as none.
         scale = np.where(norms > 0, norms, 1.0)
-        solved: Float = np.linalg.lstsq(rows / scale, aim, rcond=None)[0] / scale
+        solved: Floats = np.linalg.lstsq(rows / scale, aim, rcond=None)[0] / scale
         return solved
 
-    def without(self, groups: Ints, error: float) -> Float:
+    def without(self, groups: Ints, error: float) -> Floats:
         """Return the coefficients without each group, shape (groups, n).
 
         Args:
@@ -470,14 +466,14 @@ class _Regression:
         """
         return np.array([self._values(groups != number, error) for number in range(int(groups.max()) + 1)])
 
-    def prior_covariance(self, error: float) -> Float:
+    def prior_covariance(self, error: float) -> Floats:
         """Return what the errors of rough terms add to the covariance."""
         rows = np.vstack([self._design, error * self._prior])
         norms = np.linalg.norm(rows, axis=0)
         scale = np.where(norms > 0, norms, 1.0)
         inverse = np.linalg.pinv((rows / scale).T @ (rows / scale)) / np.outer(scale, scale)
-        prior: Float = inverse @ self._prior.T * error**2
-        covariance: Float = prior @ prior.T
+        prior: Floats = inverse @ self._prior.T * error**2
+        covariance: Floats = prior @ prior.T
         return covariance
 
 

@@ -22,7 +22,6 @@ _SCALAR = {
     **dict.fromkeys(("HADD2", "HMUL2"), ("f16x2", 2.0)),
     "HFMA2": ("f16x2", 4.0),
 }
-_NEGLIGIBLE = 0.01
 # Levels whose bytes a roofline has an energy for.
 DRAM, L2, L1, SHARED = "dram", "l2", "l1", "shared"
 
@@ -78,32 +77,3 @@ def _flops_of(opcode: str) -> tuple[str, float]:
         return "", 0.0
     inputs = next((word.lower() for word in words if word in ("BF16", "TF32")), "f16")
     return f"mma-{inputs}", 2 * macs
-
-
-def roofline_energy_j(
-    work: RooflineWork,
-    energies_j: Mapping[str, float],
-    static_w: float,
-    time_s: float,
-    levels: tuple[str, ...] = (DRAM,),
-) -> float:
-    """Return the energy of a kernel by Eq. 4 or, with more levels, Eq. 10, J; NaN where a kind has no energy.
-
-    A kind without an energy counts as none where it is less than 1% of the flops: HFMA2.MMA, for one, is also
-    how Hopper writes a constant into a register.
-
-    Args:
-        work: What it does.
-        energies_j: J of a flop of each kind, and of a byte of each level.
-        static_w: Power that is paid by time, W: constant, and of the memory at work.
-        time_s: Its measured time, s.
-        levels: Levels whose bytes count.
-    """
-    least = _NEGLIGIBLE * sum(work.flops.values())
-    flops_j = sum(
-        count * energies_j.get(kind, math.nan)
-        for kind, count in work.flops.items()
-        if count > 0 and (kind in energies_j or count >= least)
-    )
-    bytes_j = sum(work.bytes_moved.get(level, 0.0) * energies_j[level] for level in levels)
-    return flops_j + bytes_j + static_w * time_s

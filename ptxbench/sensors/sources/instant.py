@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxbench.sensors.base import Figures, PowerSource, Unit
-from ptxbench.sensors.field_reader import FieldReader
+from ptxbench.sensors.query_reader import power_field
 
 _GA100 = 80
 
@@ -21,7 +21,7 @@ SOURCE = PowerSource(
     unit=Unit.WATT,
     rank=3,
     documented=_documented,
-    reader=lambda library, handle: FieldReader(
-        "instant", library.NVML_FI_DEV_POWER_INSTANT, library.NVML_POWER_SCOPE_GPU, library, handle
+    reader=lambda library, handle: power_field(
+        "instant", library, handle, library.NVML_FI_DEV_POWER_INSTANT, library.NVML_POWER_SCOPE_GPU
     ),
 )

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from ptxbench.sensors.base import Figures, PowerSource, Reading, SourceName, Unit, failed_reading
-from ptxbench.sensors.field_reader import VALUE_MEMBER
+from ptxbench.sensors.query_reader import VALUE_MEMBER
 
 _MILLI = 1000
 _NS_PER_US = 1000

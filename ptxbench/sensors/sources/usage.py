@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxbench.sensors.base import Figures, PowerSource, Unit
-from ptxbench.sensors.call_reader import CallReader
+from ptxbench.sensors.query_reader import in_milli
 
 _GA100 = 80
 
@@ -24,5 +24,5 @@ SOURCE = PowerSource(
     unit=Unit.WATT,
     rank=4,
     documented=_documented,
-    reader=lambda library, handle: CallReader("usage", library.nvmlDeviceGetPowerUsage, library, handle),
+    reader=lambda library, handle: in_milli("usage", library, library.nvmlDeviceGetPowerUsage, handle),
 )

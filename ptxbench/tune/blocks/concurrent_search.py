@@ -26,12 +26,14 @@ from ptxbench.tune.blocks.guerreiro import (
     HIGH_OCCUPANCY,
     Choice,
     ConcurrentCost,
+    Found,
     ordered_distributions,
     tune_blocks,
 )
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
 from ptxbench.tune.clocks.axes import SettingAxes, Values, settings_of
-from ptxbench.tune.problem import KernelProblem
+from ptxbench.tune.configuration import KernelProblem
+from ptxbench.tune.objective import plain_cost
 from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
 from ptxbench.tune.source import OTHER_SOURCES
 from ptxbench.tune.spec import KernelSpec
@@ -39,11 +41,6 @@ from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant_runner import require_window
 
 _TRIALS = "trials.jsonl"
-COSTS: dict[str, Callable[[ConcurrentTrial | InTurn], float]] = {
-    "energy": lambda trial: trial.energy_j,
-    "time": lambda trial: trial.time_s,
-    "edp": lambda trial: trial.energy_j * trial.time_s,
-}
 
 Show = Callable[[int, int, str], None]
 
@@ -87,7 +84,7 @@ class ConcurrentPart:
         window_s: Seconds of rounds over which power is read.
         seed: Of the arrays.
         source_keys: Hashes of the files and flags that the code follows from, of each block size of each
-            kernel (see `Subject.source_key`); () in folders of older versions.
+            kernel (see `TunableKernel.source_key`); () in folders of older versions.
     """
 
     kernels: tuple[KernelProblem, ...]
@@ -214,7 +211,7 @@ class ConcurrentRuns:
     Args:
         open_bench: Returns where they are made, given those that the folder holds.
         path: The folder, which holds a manifest.
-        show: Called with how many are done, 0 for how many there are to do, and which is in hand.
+        show: Called with how many are done, 0 for how many there are to do, and which is in progress.
         apply: Sets an SM clock before a run, MHz; 0: that which is set.
     """
 
@@ -290,8 +287,8 @@ class ConcurrentRuns:
             repeat_measurement(self._held[name], lambda _: self._runner.measure(*self._variants[name]))
         )
 
-    def close(self) -> None:
-        """Take all powers out where their source may not be believed, and give the right to write back.
+    def require(self) -> None:
+        """Take all powers out where their source may not be believed.
 
         Raises:
             InputError: The disk is full.
@@ -299,12 +296,20 @@ class ConcurrentRuns:
         objection = self._runner.source.objection
         for trial in [t for t in self._held.values() if objection and math.isfinite(t.energy_j)]:
             self._lines.add(trial.without_power(objection))
+
+    def close(self) -> None:
+        """Take what may not be believed out, and give the right to write back.
+
+        Raises:
+            InputError: The disk is full.
+        """
+        self.require()
         self._lines.close()
 
 
 def cost_of(trial: ConcurrentTrial | InTurn, objective: str) -> float:
     """Return what is made small; infinite for a run that does not count."""
-    cost = COSTS[objective](trial) if trial.ok else math.nan
+    cost = plain_cost(objective, trial.time_s, trial.energy_j) if trial.ok else math.nan
     return cost if math.isfinite(cost) else math.inf
 
 
@@ -332,7 +337,7 @@ def tune_concurrently(
         tuning: Which, and how.
         out: New folder; None for one below results/, or below runs/ where nothing is measured.
         resume: Folder to resume, in place of `out`.
-        show: Called with how many are done, 0 for how many there are to do, and which is in hand.
+        show: Called with how many are done, 0 for how many there are to do, and which is in progress.
         say: Told when the GPU is set and restored.
 
     Raises:
@@ -348,7 +353,6 @@ def tune_concurrently(
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
     for kernel, variants in zip(kernels, every, strict=True):
         kernel.prepare(gpu, [variants[0].variant])
-    ordered = [ordered_distributions(one, tuning.high_occupancy) for one in every]
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="concurrent-")
     manifest = _manifest(gpu, kernels, tuning, every)
     axes = SettingAxes(sm_clocks=tuning.clocks)
@@ -365,100 +369,67 @@ def tune_concurrently(
             lambda clock_mhz: set_to.apply(by_clock[clock_mhz]),
         )
         try:
-            found = _search(runs, tuning, every, ordered, sorted(by_clock, reverse=True))
+            return _search(runs, tuning, path, manifest, every, sorted(by_clock, reverse=True))
         finally:
             runs.close()
-    return _tuned(runs, tuning, found, path, manifest, len(by_clock), every, ordered)
-
-
-@dataclass(frozen=True)
-class _Search:
-    """Names of the runs that a search ended at: at once, with default blocks, and of each kernel alone."""
-
-    chosen: str
-    default: str
-    alone: tuple[str, ...]
-    iterations: int
 
 
 def _search(
     runs: ConcurrentRuns,
     tuning: ConcurrentTuning,
+    path: Path,
+    manifest: ConcurrentManifest,
     every: Sequence[Sequence[BlockVariant]],
-    ordered: Sequence[Sequence[BlockVariant]],
     clocks_mhz: Sequence[int],
-) -> _Search:
+) -> ConcurrentTuned:
     """Search at once, then each kernel alone at the clock that was found, and make the best runs again."""
+    ordered = [ordered_distributions(one, tuning.high_occupancy) for one in every]
 
-    def measure(choice: Choice, clock_mhz: int) -> ConcurrentTrial:
-        variants = [of_one[index] for of_one, index in zip(ordered, choice, strict=True)]
-        return runs.measure(variants, clock_mhz)
+    def search(
+        sizes: Sequence[Sequence[BlockVariant]], clocks_mhz: Sequence[int], alone: int = 0
+    ) -> tuple[str, Found]:
+        """Return the name of the run that a search ends at, of all kernels or of one alone."""
 
-    found = tune_blocks(
-        [len(one) for one in ordered],
-        lambda choice, clock_mhz: concurrent_cost(measure(choice, clock_mhz), tuning.objective),
-        clocks_mhz,
-        tuning.patience,
-    )
-    default = runs.measure([default_block(one) for one in every], clocks_mhz[0])
+        def measure(choice: Choice, clock_mhz: int) -> ConcurrentTrial:
+            return runs.measure([one[n] for one, n in zip(sizes, choice, strict=True)], clock_mhz, alone)
+
+        found = tune_blocks(
+            [len(one) for one in sizes],
+            lambda choice, clock_mhz: concurrent_cost(measure(choice, clock_mhz), tuning.objective),
+            clocks_mhz,
+            tuning.patience,
+        )
+        return measure(found.choice, found.clock_mhz).name, found
+
+    chosen, found = search(ordered, clocks_mhz)
+    default = runs.measure([default_block(one) for one in every], clocks_mhz[0]).name
     if tuning.exhaustive:
         for clock_mhz, combination in itertools.product(clocks_mhz, itertools.product(*every)):
             runs.measure(combination, clock_mhz)
     runs.repeat_first(tuning.objective)
-    alone = tuple(
-        _tune_alone(runs, number, one, tuning, found.clock_mhz) for number, one in enumerate(ordered, 1)
-    )
-    chosen = measure(found.choice, found.clock_mhz)
-    return _Search(chosen.name, default.name, alone, found.iterations)
-
-
-def _tuned(
-    runs: ConcurrentRuns,
-    tuning: ConcurrentTuning,
-    found: _Search,
-    path: Path,
-    manifest: ConcurrentManifest,
-    clocks: int,
-    every: Sequence[Sequence[BlockVariant]],
-    ordered: Sequence[Sequence[BlockVariant]],
-) -> ConcurrentTuned:
-    """Return what was found, by all runs as they stand at the end."""
+    alone = []
+    for number, sizes in enumerate(ordered, 1):
+        alone.append(search([sizes], [found.clock_mhz], number)[0])
+        runs.repeat_first(tuning.objective, number)
+    runs.require()
     trials = {one.name: one for one in runs.trials}
-    chosen = trials[found.chosen]
+
+    def best(number: int, name: str) -> ConcurrentTrial:
+        return next(iter(runs.best_first(tuning.objective, number)), trials[name])
+
     return ConcurrentTuned(
         path=path,
         manifest=manifest,
         trials=runs.trials,
-        chosen=chosen,
-        default=trials[found.default],
+        chosen=trials[chosen],
+        default=trials[default],
         iterations=found.iterations,
-        tried=clocks * math.prod(len(one) for one in ordered),
-        possible=clocks * math.prod(len(one) for one in every),
-        best=next(iter(runs.best_first(tuning.objective)), chosen),
-        alone=tuple(
-            next(iter(runs.best_first(tuning.objective, number)), trials[name])
-            for number, name in enumerate(found.alone, 1)
-        ),
+        tried=len(clocks_mhz) * math.prod(len(one) for one in ordered),
+        possible=len(clocks_mhz) * math.prod(len(one) for one in every),
+        best=best(0, chosen),
+        alone=tuple(best(number, name) for number, name in enumerate(alone, 1)),
         objective=tuning.objective,
     )
-
-
-def _tune_alone(
-    runs: ConcurrentRuns,
-    number: int,
-    ordered: Sequence[BlockVariant],
-    tuning: ConcurrentTuning,
-    clock_mhz: int,
-) -> str:
-    """Search the block size of one kernel alone by Algorithm 1, and return the name of what it chose."""
-
-    def cost(choice: Choice, clock_mhz: int) -> ConcurrentCost:
-        return concurrent_cost(runs.measure([ordered[choice[0]]], clock_mhz, number), tuning.objective)
-
-    found = tune_blocks([len(ordered)], cost, (clock_mhz,), tuning.patience)
-    name = runs.measure([ordered[found.choice[0]]], clock_mhz, number).name
-    runs.repeat_first(tuning.objective, number)
-    return name
 
 
 def _resumed(path: Path, now: ConcurrentManifest) -> ConcurrentManifest:

@@ -16,7 +16,7 @@ from ptxbench.tune.objective import ranked
 from ptxbench.tune.search import predict_candidates
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tunable_kernel import TunableKernel
-from ptxbench.tune.tuning import Tuning, goal_for, pattern_of, subject_of
+from ptxbench.tune.tuning import Tuning, goal_for, pattern_of, tunable_of
 from ptxbench.tune.variant_runner import VariantRunner
 
 _CLOCKS = 24
@@ -28,7 +28,7 @@ class ClockRanking:
     """Predictions of variants at clocks; nothing of it was measured.
 
     Attributes:
-        subject: What has the variants.
+        tunable: What has the variants.
         best: Pairs of a variant and a clock, the best first.
         clocks_mhz: Clocks that were ranked, ascending.
         seen_mhz: Lowest clock at which the law of the clock was measured: below it energies are extrapolated,
@@ -37,7 +37,7 @@ class ClockRanking:
         predicted: Variants that were predicted.
     """
 
-    subject: TunableKernel
+    tunable: TunableKernel
     best: tuple[Trial, ...]
     clocks_mhz: tuple[int, ...]
     seen_mhz: float
@@ -61,7 +61,7 @@ def rank_clocks(
     Args:
         gpu: What they would run on; only its clocks are read.
         tuning: The kernel, the goal and the table.
-        show: Called with how many pairs are predicted, how many there are, and which is in hand.
+        show: Called with how many pairs are predicted, how many there are, and which is in progress.
 
     Raises:
         InputError: There is no table, or it is of another GPU.
@@ -69,20 +69,20 @@ def rank_clocks(
     """
     if tuning.table is None:
         raise InputError("`clocks` model needs a table to estimate by; give `table` RUN")
-    subject, space = subject_of(gpu, tuning)
-    options = replace(tuning.options, pattern=pattern_of(subject, tuning))
+    tunable, space = tunable_of(gpu, tuning)
+    options = replace(tuning.options, pattern=pattern_of(tunable, tuning))
     model = open_model(tuning.table, gpu.info, options.pattern, tuning.samples)
     clocks_mhz = evenly(_supported_mhz(gpu), _CLOCKS)
     drawn = Random(options.seed).sample(  # noqa: S311
         space.variants, min(tuning.candidates, len(space.variants))
     )
     candidates = [Candidate(v, GpuSettings(sm_clock_mhz=mhz)) for v in drawn for mhz in clocks_mhz]
-    runner = VariantRunner(gpu, subject, options, model)
+    runner = VariantRunner(gpu, tunable, options, model)
     trials = predict_candidates(candidates, runner, tuning.jobs, show)
     law = model.machine.law
     return ClockRanking(
-        subject=subject,
-        best=ranked(trials, goal_for(tuning.goal, subject)),
+        tunable=tunable,
+        best=ranked(trials, goal_for(tuning.goal, tunable)),
         clocks_mhz=clocks_mhz,
         seen_mhz=law.lowest_ratio * gpu.info.max_sm_clock_mhz,
         law=law.origin,

@@ -160,7 +160,8 @@ def test_a_tie_that_f64_cannot_tell_is_decided_by_what_it_lost():
     assert fused_double(*wide, np.array([2.0**53 + 2]))[0] == 2.0**53 + 2
 
 
-def test_a_fused_product_of_f64_is_exact_where_python_counts_with_fractions():
+@pytest.mark.parametrize("rounding", ["RN", "RZ", "RM", "RP"])
+def test_a_fused_product_of_f64_is_exact_where_python_counts_with_fractions(rounding):
     from fractions import Fraction
 
     from ptxbench.emulator.sass.rounding import fused_double
@@ -168,9 +169,13 @@ def test_a_fused_product_of_f64_is_exact_where_python_counts_with_fractions():
     random = np.random.default_rng(1)
     a, b, c = random.standard_normal((3, 300))
     c[:150] = -a[:150] * b[:150]
-    found = fused_double(a, b, c)
-    wanted = [float(Fraction(x) * Fraction(y) + Fraction(z)) for x, y, z in zip(a, b, c, strict=True)]
-    assert list(found) == wanted
+    for x, y, z, found in zip(a, b, c, fused_double(a, b, c, rounding), strict=True):
+        exact = Fraction(x) * Fraction(y) + Fraction(z)
+        wanted = float(exact)
+        over = {"RZ": abs(Fraction(wanted)) > abs(exact), "RM": wanted > exact, "RP": wanted < exact}
+        if over.get(rounding):
+            wanted = np.nextafter(wanted, {"RZ": 0.0, "RM": -np.inf, "RP": np.inf}[rounding])
+        assert found == wanted
 
 
 def test_denormal_numbers_are_zeros_where_the_code_flushes_them():
@@ -346,12 +351,24 @@ def test_shuffles(how, by, wanted):
     assert list(run(f"SHFL.{how} PT, R9, R0, {by}")[1][:3]) == wanted
 
 
-def test_a_vote_tells_all_lanes_who_is_for_it():
-    text = """
+@pytest.mark.parametrize(
+    ("lanes", "wanted"),
+    [
+        ("GE", [0xF, 0xE, 0xC, 0x8, 0x0]),
+        ("GT", [0xE, 0xC, 0x8, 0x0, 0x0]),
+        ("LE", [0x1, 0x3, 0x7, 0xF, 0xF]),
+        ("LT", [0x0, 0x1, 0x3, 0x7, 0xF]),
+        ("EQ", [0x1, 0x2, 0x4, 0x8, 0x0]),
+    ],
+)
+def test_a_vote_tells_all_lanes_who_is_for_it(lanes, wanted):
+    text = f"""
         ISETP.LT.AND P0, PT, R0, 0x4, PT
-        VOTE.ANY R9, P1, P0
+        VOTE.ANY R5, P1, P0
+        S2R R6, SR_{lanes}MASK
+        LOP3.LUT R9, R5, R6, RZ, 0xc0, !PT
     """
-    assert set(run(text)[1]) == {0xF}
+    assert list(run(text)[1][:5]) == wanted
 
 
 def test_a_tensor_product_is_that_of_its_matrices():
@@ -387,6 +404,24 @@ def test_a_tensor_product_adds_up_all_of_its_depth():
     a = halves.reshape(8, 8).astype(np.float64)
     wanted = 2 * (a @ a.T)[np.arange(32) // 4, 2 * (np.arange(32) % 4)]
     assert as_f32(run(text, halves.view(np.uint32))[1]) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_a_tensor_product_of_bytes_is_that_of_its_matrices(kind):
+    name = "S8" if kind is np.int8 else "U8"
+    words = np.random.default_rng(3).integers(0, 1 << 32, 32, np.uint32)
+    text = f"""
+        MOV R5, RZ
+        MOV R6, RZ
+        MOV R7, RZ
+        MOV R10, R4
+        MOV R11, RZ
+        IMMA.16832.{name}.{name} R12, R4.ROW, R10.COL, RZ
+        MOV R9, R12
+    """
+    a = words.view(kind).reshape(8, 16).astype(np.int64)
+    wanted = (a @ a.T)[np.arange(32) // 4, 2 * (np.arange(32) % 4)]
+    assert list(run(text, words)[1].view(np.int32)) == list(wanted)
 
 
 def test_a_dividend_of_zero_takes_the_common_path_and_a_tiny_one_does_not():
@@ -511,6 +546,7 @@ def test_a_loop_whose_end_depends_on_data_is_run_whole():
         ("MUFU.NEW R9, R4", "MUFU.NEW"),
         ("LDG.E.256 R9, desc[UR6][R2.64]", "LDG.E.256"),
         ("BRX R4 -0x10", "BRX"),
+        ("B2R R9, P0", "B2R"),
     ],
 )
 def test_what_it_does_not_know_ends_in_one_line_that_names_it(code, named):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from fakes.script import load_script
 
 from ptxbench.catalogue.product import clock_exponent
 from ptxbench.cli.main import run
 from ptxbench.cli.roofline import command
 from ptxbench.core.estimate import Estimate
-from ptxbench.model.roofline.exponent import joint_exponent
 
 KEPT = Path(__file__).parents[3] / "results" / "nvidia-h200" / "roofline"
 H100 = Path(__file__).parents[3] / "results" / "nvidia-h100"
@@ -82,7 +82,10 @@ def test_the_exponents_of_a_product_are_those_of_its_kept_runs(product, kind, of
         for one in json.loads(run_path.read_text())["exponents"]
         if one["kind"].startswith(of)
     ]
-    joint = joint_exponent([Estimate(one["value"]["value"], one["value"]["uncertainty"]) for one in found])
+    runner = load_script("runners/refresh_roofline.py")
+    joint = runner.joint_exponent(
+        [Estimate(one["value"]["value"], one["value"]["uncertainty"]) for one in found]
+    )
     used = clock_exponent(NAMES[product], {"tensor": "mma-f16"}.get(kind, kind))
     assert used.value == pytest.approx(joint.value, abs=0.01)
     assert used.error >= joint.error - 0.01

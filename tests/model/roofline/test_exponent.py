@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from model.roofline.test_fit import points
 
-from ptxbench.core.estimate import Estimate
-from ptxbench.model.roofline.exponent import SlowedKernel, fit_exponent, joint_exponent
+from ptxbench.model.roofline.exponent import SlowedKernel, fit_exponent
 from ptxbench.model.roofline.fit import fit_roofline
 
 RATIOS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6)
@@ -50,13 +49,3 @@ def test_its_interval_holds_the_truth_as_often_as_it_says():
 def test_two_kernels_tell_none():
     kernels = slowed(lambda ratio: ratio**2.3)
     assert fit_exponent(fit_roofline(points()), kernels[:2]) is None
-
-
-def test_runs_that_differ_beyond_their_errors_say_less_of_another_board():
-    alike = joint_exponent([Estimate(2.0, 0.2), Estimate(2.1, 0.2)])
-    unlike = joint_exponent([Estimate(2.0, 0.2), Estimate(3.0, 0.2)])
-    assert alike.value == pytest.approx(2.05)
-    assert alike.error == pytest.approx(0.2 / 1.96 / 2**0.5, rel=1e-3)
-    assert unlike.value == pytest.approx(2.5)
-    assert unlike.error > 0.5
-    assert unlike.alike < 0.01 < alike.alike

@@ -2,12 +2,8 @@
 
 import math
 
-import pytest
-
-from ptxbench.model.roofline.kernels import RooflineWork, roofline_energy_j, roofline_work
+from ptxbench.model.roofline.kernels import roofline_work
 from ptxbench.model.work import KernelWork, Level
-
-ENERGIES = {"f32": 7e-12, "dram": 100e-12, "l2": 30e-12, "shared": 5e-12}
 
 
 def test_flops_are_counted_by_kind_and_integers_are_none():
@@ -34,16 +30,5 @@ def test_a_byte_is_counted_at_the_level_that_it_comes_from():
     assert work.intensity == 2
 
 
-def test_energy_by_eq_4_and_with_caches_by_eq_10():
-    work = RooflineWork({"f32": 1e12}, {"dram": 1e10, "l2": 1e11, "shared": 1e11})
-    assert roofline_energy_j(work, ENERGIES, 100, 0.1) == pytest.approx(7 + 1 + 10)
-    with_caches = roofline_energy_j(work, ENERGIES, 100, 0.1, ("dram", "l2", "shared"))
-    assert with_caches == pytest.approx(7 + 1 + 3 + 0.5 + 10)
-
-
-def test_a_kind_without_an_energy_gives_no_number():
-    work = RooflineWork({"f32": 1.0, "f64": 1.0}, {})
-    assert math.isnan(roofline_energy_j(work, ENERGIES, 100, 1.0))
-    few = RooflineWork({"f32": 1e12, "f16x2": 1e9}, {})
-    assert roofline_energy_j(few, ENERGIES, 100, 0.1) == pytest.approx(17)
+def test_without_bytes_the_intensity_has_no_end():
     assert roofline_work(KernelWork("k", (("FFMA", 1.0),))).intensity == math.inf

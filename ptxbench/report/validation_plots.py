@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptxbench.core.errors import InputError
 from ptxbench.meter.figures import window_spans_s
 from ptxbench.meter.validation import Validation
+from ptxbench.report.figure import new_figure, save
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s
-from ptxbench.storage.atomic import replacing
 from ptxbench.storage.file_errors import writing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _POINTS = 4000
 _SHOWN_WINDOWS = 3
@@ -33,28 +35,21 @@ def draw(result: Validation, folder: Path) -> tuple[Path, ...]:
     Raises:
         InputError: matplotlib is not installed, or the folder cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError(
-            f"plots need matplotlib; run '{sys.executable} -m pip install matplotlib'"
-        ) from error
-    pages = {"signals": Figure(figsize=(10, 5), layout="constrained")}
+    pages = {"signals": new_figure(10, 5)}
     _signals(result, pages["signals"])
     for method in dict.fromkeys(one.method for source in result.sources for one in source.energies):
-        page = pages[f"error_{method}"] = Figure(figsize=(8, 4.5), layout="constrained")
+        page = pages[f"error_{method}"] = new_figure(8, 4.5)
         _errors(result, method, page)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for name, page in pages.items():
-        with replacing(folder / f"{name}.png") as file:
-            page.savefig(file, format="png", dpi=120)
+        save(page, folder / f"{name}.png")
     return tuple(folder / f"{name}.png" for name in pages)
 
 
-def _signals(result: Validation, page: object) -> None:
+def _signals(result: Validation, page: Figure) -> None:
     """Draw the meter, and each source as read and as corrected, over the middle windows."""
-    axes = page.add_subplot()  # type: ignore[attr-defined]
+    axes = page.add_subplot()
     spans_s = window_spans_s([trial.window for trial in result.trials], result.alignment)
     first = max(0, (len(spans_s) - _SHOWN_WINDOWS) // 2)
     shown_s = spans_s[first : first + _SHOWN_WINDOWS]
@@ -93,8 +88,8 @@ def meter_w(signal: PowerSignal, start_s: float, period_s: float) -> Float64s:
     return np.where(logged, signal.resample(start_s, period_s, _POINTS), np.nan)
 
 
-def _errors(result: Validation, method: str, page: object) -> None:
-    axes = page.add_subplot()  # type: ignore[attr-defined]
+def _errors(result: Validation, method: str, page: Figure) -> None:
+    axes = page.add_subplot()
     number = np.arange(1, len(result.trials) + 1)
     for index, source in enumerate(result.sources):
         for one in (one for one in source.energies if one.method == method):

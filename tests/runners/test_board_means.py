@@ -6,8 +6,9 @@ from statistics import variance
 
 import pytest
 from fakes import run as fake
+from fakes.script import load_script
 
-from ptxbench.analysis.board_spread import BoardRun, board_spread
+from ptxbench.analysis.board_spread import BoardRun
 from ptxbench.catalogue.model import Unit
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
@@ -22,6 +23,7 @@ from ptxbench.storage.board_spread import (
 )
 from ptxbench.storage.run_spread import RunSpread, SpreadTerm
 
+board_spread = load_script("runners/board_means.py").board_spread
 NAMES = ("add.f32", "fma.rn.f32", "add.u32", "xor.b32", "popc.b32")
 
 
