@@ -42,7 +42,7 @@ from ptxbench.model.emulation import EmulationTerms, by_emulation, read_emulatio
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.tensor import multiply_adds
 from ptxbench.model.validation_file import KernelCase, Purpose, measured_kernels, read_session, read_works
-from ptxbench.model.work import KernelWork, Level
+from ptxbench.model.work import Activity, KernelWork, Level
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.storage.document import write_beside
 from ptxbench.storage.shipped import SHIPPED
@@ -65,15 +65,13 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Seen:
+class Measured:
     """One case on one GPU.
 
     Attributes:
         case: Which.
         family: Its family.
         work: What ncu counted; its time is the measured one.
-        emulated: What the emulator counted, with the same time.
-        found: The run of the emulator.
         conditions: How it ran.
         energy_j: Measured energy.
         static_j: Of which static.
@@ -83,12 +81,28 @@ class Seen:
     case: KernelCase
     family: str
     work: KernelWork
-    emulated: KernelWork
-    found: Emulated
     conditions: Conditions
     energy_j: float
     static_j: float
     machine: Machine
+
+    @property
+    def random_data(self) -> Activity:
+        """The activity that the model takes where nobody says what the data are."""
+        return self.machine.terms.activity_on("random", self.case.name.endswith(("-u32", "-u64")))
+
+
+@dataclass(frozen=True)
+class Seen(Measured):
+    """The same beside its run in the emulator.
+
+    Attributes:
+        emulated: What the emulator counted, with the measured time.
+        found: The run.
+    """
+
+    emulated: KernelWork
+    found: Emulated
 
 
 def emulated_suite(suite: str, bound: str = "instructions") -> dict[tuple[str, str], Emulated]:
@@ -127,6 +141,31 @@ def _array_bytes(one: SuiteKernel) -> float:
     return 4.0 * (one.words + max(one.blocks_per_sm * _SMS * one.threads, large))
 
 
+def measured_on(gpu: str, suite: str, by_code: Mapping[str, KernelWork]) -> list[Measured]:
+    """Return the cases that were measured on a GPU.
+
+    Args:
+        gpu: Name of its table.
+        suite: Folder of its session.
+        by_code: What kernels execute by their code, for those that ncu did not count.
+    """
+    atlas, folder = open_atlas(gpu), RESULTS / SHIPPED[gpu].name / suite
+    session = read_session(folder)
+    works, _ = read_works(counts_folder(folder, COUNTED), session)
+    static = session_static(session)
+    machine = replace(_unlimited(atlas), static=static)
+    found = []
+    for one in measured_kernels(session):
+        counted = works.get(one.case.number, by_code.get(one.case.name))
+        if counted is None:
+            continue
+        static_j = static.at(one.temperature_c) * one.time_s
+        conditions = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
+        family, work = one.case.name.partition("/")[0], replace(counted, time_s=one.time_s)
+        found.append(Measured(one.case, family, work, conditions, one.energy_j, static_j, machine))
+    return found
+
+
 def seen_on(
     gpu: str, suite: str, runs: Mapping[tuple[str, str], Emulated], by_code: Mapping[str, KernelWork]
 ) -> list[Seen]:
@@ -136,26 +175,15 @@ def seen_on(
         gpu: Name of its table.
         suite: Folder of its session.
         runs: Runs by case and kind of data.
-        by_code: What kernels execute by their code, for those that ncu did not count.
+        by_code: As for `measured_on`.
     """
-    atlas, folder = open_atlas(gpu), RESULTS / SHIPPED[gpu].name / suite
-    session = read_session(folder)
-    works, _ = read_works(counts_folder(folder, COUNTED), session)
-    static = session_static(session)
-    machine = replace(_unlimited(atlas), static=static)
-    found = []
     array_bytes = {one.case: _array_bytes(one) for one in read_split(_SUITES[suite])}
-    for one in measured_kernels(session):
+    found = []
+    for one in measured_on(gpu, suite, by_code):
         run = runs.get((one.case.name, one.case.operands))
-        counted = works.get(one.case.number, by_code.get(one.case.name))
-        if run is None or counted is None:
-            continue
-        own = work_of(one.case.name, run, array_bytes[one.case.name], _L2_BYTES).work
-        static_j = static.at(one.temperature_c) * one.time_s
-        conditions = conditions_of(one.case, machine.terms, one.temperature_c, one.clock_ratio)
-        family = one.case.name.partition("/")[0]
-        counted, own = (replace(work, time_s=one.time_s) for work in (counted, own))
-        found.append(Seen(one.case, family, counted, own, run, conditions, one.energy_j, static_j, machine))
+        if run is not None:
+            own = work_of(one.case.name, run, array_bytes[one.case.name], _L2_BYTES).work
+            found.append(Seen(**vars(one), emulated=replace(own, time_s=one.work.time_s), found=run))
     return found
 
 
@@ -200,13 +228,7 @@ def fit(kernels: Sequence[Seen]) -> EmulationTerms:
 def errors_pct(kernels: Sequence[Seen], terms: EmulationTerms) -> dict[str, Floats]:
     """Return how far each case's estimate is off, by what it was told."""
     own = [by_emulation(one.machine, terms) for one in kernels]
-    random = [
-        replace(
-            one.conditions,
-            activity=one.machine.terms.activity_on("random", one.case.name.endswith(("-u32", "-u64"))),
-        )
-        for one in kernels
-    ]
+    random = [replace(one.conditions, activity=one.random_data) for one in kernels]
     energies = {
         TOLD: [estimate(one.work, one.machine, one.conditions).energy_j for one in kernels],
         NOT_TOLD: [

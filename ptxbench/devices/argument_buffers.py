@@ -65,21 +65,16 @@ class ArgumentBuffers:
         if launch.parameters is None:
             self._call("cuMemsetD8", self._output.address, CLEARED, launch.result_bytes)
         for data in _written(launch):
-            self._fill(self._inputs[id(data)][1], data)
+            self._inputs[id(data)][1].write(data)
 
     def written(self, launch: Launch) -> Bytes:
         """Return the arrays that a launch writes, one after the other."""
-        found = [np.zeros(data.nbytes, np.uint8) for data in _written(launch)]
-        for copy, data in zip(found, _written(launch), strict=True):
-            self._call("cuMemcpyDtoH", copy.ctypes.data, self._inputs[id(data)][1].address, copy.nbytes)
+        found = [self._inputs[id(data)][1].read(data.nbytes) for data in _written(launch)]
         return np.concatenate(found) if found else np.zeros(0, np.uint8)
 
     def output(self, size: int) -> Bytes:
         """Return the first bytes of the output, shape (size,)."""
-        data = np.zeros(size, np.uint8)
-        if size:
-            self._call("cuMemcpyDtoH", data.ctypes.data, self._output.address, size)
-        return data
+        return self._output.read(size)
 
     def release(self) -> None:
         """Give all memory back."""
@@ -91,12 +86,8 @@ class ArgumentBuffers:
     def _copied(self, data: Bytes) -> DeviceBuffer:
         buffer = DeviceBuffer(self._call)
         buffer.reserve(max(1, data.nbytes))
-        self._fill(buffer, data)
+        buffer.write(data)
         return buffer
-
-    def _fill(self, buffer: DeviceBuffer, data: Bytes) -> None:
-        source = np.ascontiguousarray(data)
-        self._call("cuMemcpyHtoD", buffer.address, source.ctypes.data, source.nbytes)
 
     def _parameters(self, launch: Launch) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         if launch.parameters is not None:

@@ -196,6 +196,10 @@ class CudaReplay:
 class CudaStep:
     """A captured step: its nodes, and the memory that their parameters lead to.
 
+    Attributes:
+        nodes: Its launches, in an order in which they can run.
+        created: The place of each in the order in which they were captured, what is no launch among them.
+
     Args:
         driver: The driver.
         graph: The captured graph; it outlives this.
@@ -223,11 +227,11 @@ class CudaStep:
         return self._memory.size
 
     def whole(self) -> CudaReplay:
-        """Return the step as it was captured."""
+        """Return the step as it was captured, with launches side by side where it has them."""
         return CudaReplay(self._driver.call, self._graph, is_own=False)
 
     def replay(self, order: Sequence[int]) -> CudaReplay:
-        """Return launches one after the other."""
+        """Return launches one after the other, by their numbers in `nodes`, `SLEEP`, `NOTHING` or `UNDO`."""
         call = self._driver.call
         graph = call("cuGraphCreate", 0)
         before: Any = None
@@ -253,11 +257,15 @@ class CudaStep:
         self._memory.restore()
 
     def changed_bytes(self) -> int:
-        """Return in how much memory anything differs from when the step was opened."""
+        """Return in how much memory, in bytes, anything differs from when the step was opened."""
         return self._memory.changed_bytes()
 
     def find_changing(self, order: Sequence[int]) -> int:
-        """Find the memory that launches change the second time, too; -1 where it is too much to look at."""
+        """Make launches twice, and find the memory that the second time changes: they read what they write.
+
+        Returns:
+            Its size in bytes; -1 where there is too much memory to look at.
+        """
         self._forget()
         ranges = [one for one in joined(self._allocations(order)) if not one.on_host]
         if sum(one.size for one in ranges) > min(_MOST_WATCHED_BYTES, host_room() // 2):
@@ -271,7 +279,7 @@ class CudaStep:
         return sum(one.size for one in self._changing)
 
     def keep_changing(self) -> bool:
-        """Keep what that memory holds now; return whether there is room for it."""
+        """Keep what that memory holds now, for `UNDO`; return whether there is room for it."""
         call = self._driver.call
         self._release_kept()
         for one in self._changing:

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ptxbench.devices.base import Bytes
+
 # Calls a function of the CUDA driver by name and returns its result.
 Call = Callable[..., Any]
 # What an output holds before a kernel that is compared writes it: NaN in every float format.
@@ -25,6 +29,19 @@ class DeviceBuffer:
         if size > self.size:
             self.release()
             self.address, self.size = int(self.call("cuMemAlloc", size)), size
+
+    def write(self, data: Bytes) -> None:
+        """Fill its begin with an array."""
+        source = np.ascontiguousarray(data)
+        if source.nbytes:
+            self.call("cuMemcpyHtoD", self.address, source.ctypes.data, source.nbytes)
+
+    def read(self, size: int) -> Bytes:
+        """Return its first bytes, shape (size,)."""
+        data = np.zeros(size, np.uint8)
+        if size:
+            self.call("cuMemcpyDtoH", data.ctypes.data, self.address, size)
+        return data
 
     def release(self) -> None:
         """Give the memory back."""

@@ -86,12 +86,9 @@ class LoopBuffers:
 
     def upload(self, operands: Bytes) -> None:
         """Fill the input buffer, unless it was filled from this very array."""
-        if operands is self._uploaded:
-            return
-        data = np.ascontiguousarray(operands)
-        if data.nbytes:
-            self._call("cuMemcpyHtoD", self._input.address, data.ctypes.data, data.nbytes)
-        self._uploaded = operands
+        if operands is not self._uploaded:
+            self._input.write(operands)
+            self._uploaded = operands
 
     def stamps(self, launches: Sequence[Launch]) -> list[Stamps]:
         """Return %globaltimer and %clock64 at begin, then at end, of the blocks that were stamped.
@@ -103,7 +100,7 @@ class LoopBuffers:
             For each launch an array of shape (blocks, 4): of all, or the first alone (`Target.every_block`).
         """
         begins = [0, *accumulate(map(_stamps_bytes, launches))]
-        data = self._download(self._stamps.address, begins[-1])
+        data = self._stamps.read(begins[-1])
         parts = [data[begin:end].view(np.int64) for begin, end in pairwise(begins)]
         of_blocks = [
             part.reshape(launch.grid, -1)[:, :_STAMPS] for launch, part in zip(launches, parts, strict=True)
@@ -112,10 +109,4 @@ class LoopBuffers:
 
     def output(self, size: int) -> Bytes:
         """Return the first bytes of the output, shape (size,)."""
-        return self._download(self._output.address, size)
-
-    def _download(self, address: int, size: int) -> Bytes:
-        data = np.zeros(size, np.uint8)
-        if size:
-            self._call("cuMemcpyDtoH", data.ctypes.data, address, size)
-        return data
+        return self._output.read(size)

@@ -109,10 +109,14 @@ def activity_of(found: Emulated) -> Activity:
     return Activity(data, data, data, by_opcode)
 
 
+def law_of(opcode: str) -> tuple[float, float, float, float]:
+    """Return what a bit of an opcode costs where halves differ, in a place, in a register, and set, fJ."""
+    return _LAW_OF_FLOATS if opcode_class(opcode) in _FLOATS else _LAW_OF_OTHERS
+
+
 def _share(tally: npt.NDArray[np.float64], instruction: SassInstruction) -> float:
     """Return what the bits of an instruction cost, over those of random words."""
-    is_float = opcode_class(instruction.opcode) in _FLOATS
-    halves, ports, flips, ones = _LAW_OF_FLOATS if is_float else _LAW_OF_OTHERS
+    halves, ports, flips, ones = law_of(instruction.opcode)
     # A pair of lanes is two of them.
     between = (tally[Tally.HALVES] + tally[Tally.HALVES_RESULT]) / max(tally[Tally.PAIRS], 1.0) / 2
     of_lanes = ports * tally[Tally.PORTS] + flips * tally[Tally.FLIPS] + ones * tally[Tally.ONES]

@@ -16,27 +16,35 @@ MODEL_ERROR = 0.01
 
 
 @dataclass(frozen=True)
-class OpcodeEnergy:
-    """What one opcode costs one thread.
+class SolvedOpcode:
+    """What one opcode costs one thread on one operand pattern, pJ.
 
     Attributes:
         opcode: With modifiers.
         pattern: Operand pattern.
-        energy_pj: Energy of one execution by one thread; NaN where the kernels do not tell this opcode from
-            others.
-        error_pj: Standard error; NaN there too.
-        identifiable: Whether the kernels determine it.
+        energy_pj: Energy by the joint solve alone; NaN where the kernels do not tell this opcode from others.
+        error_pj: Standard error of it; NaN there too.
         together_with: Opcodes that the solve cannot separate from it.
         kernels: How many kernels execute it.
+        estimate_pj: Energy for use in estimates, where undetermined opcodes are drawn to the median of their
+            class; NaN on patterns that estimates do not use.
+        estimate_error_pj: Standard error of that.
+        identifiable: Whether the kernels determine it.
     """
 
     opcode: str
     pattern: str
     energy_pj: float
     error_pj: float
-    identifiable: bool
     together_with: tuple[str, ...]
     kernels: int
+    estimate_pj: float = math.nan
+    estimate_error_pj: float = math.nan
+    identifiable: bool = True
+
+    def __post_init__(self) -> None:
+        # Files of before do not have it.
+        object.__setattr__(self, "identifiable", not math.isnan(self.error_pj))
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,7 @@ class JointSolution:
     """
 
     fits: tuple[PatternFit, ...]
-    opcodes: tuple[OpcodeEnergy, ...]
+    opcodes: tuple[SolvedOpcode, ...]
     compared: tuple[Comparison, ...]
 
     @property

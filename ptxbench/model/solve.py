@@ -18,7 +18,7 @@ from ptxbench.core.arrays import Floats
 from ptxbench.core.least_squares import nonnegative
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.pass_energy import PassEnergy, moved_bytes, patterns_of
-from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, OpcodeEnergy, PatternFit
+from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, PatternFit, SolvedOpcode
 from ptxbench.storage.schema import TableRow
 
 # Entries of a null vector under this are rounding.
@@ -54,7 +54,7 @@ def solve(passes: Sequence[PassEnergy], rows: Sequence[TableRow] = ()) -> JointS
         rows: Valid dynamic rows of its table, to be set beside the solution.
     """
     fits: list[PatternFit] = []
-    energies: list[OpcodeEnergy] = []
+    energies: list[SolvedOpcode] = []
     compared: list[Comparison] = []
     for pattern in patterns_of(passes):
         of_pattern = [one for one in passes if one.pattern == pattern]
@@ -157,15 +157,14 @@ def _undetermined(system: _System) -> dict[str, tuple[str, ...]]:
 
 def _opcode_energies(
     pattern: str, system: _System, values: Floats, covariance: Floats, groups: dict[str, tuple[str, ...]]
-) -> list[OpcodeEnergy]:
+) -> list[SolvedOpcode]:
     found = [
-        OpcodeEnergy(
+        SolvedOpcode(
             opcode=opcode,
             pattern=pattern,
             # Rounding decides which of those that always run together is given their energy.
             energy_pj=math.nan if opcode in groups else float(values[j]),
             error_pj=math.nan if opcode in groups else math.sqrt(max(float(covariance[j, j]), 0.0)),
-            identifiable=opcode not in groups,
             together_with=groups.get(opcode, ()),
             kernels=int(np.sum(system.counts[:, j] > 0)),
         )
@@ -230,7 +229,7 @@ def solve_with_prior(passes: Sequence[PassEnergy], solution: JointSolution) -> d
     return {o: (float(v), float(e)) for o, v, e in zip(system.opcodes, values, errors, strict=True)}
 
 
-def _prior_pj(opcode: str, sure: Sequence[OpcodeEnergy], overall_pj: float) -> float:
+def _prior_pj(opcode: str, sure: Sequence[SolvedOpcode], overall_pj: float) -> float:
     kind = opcode_class(opcode)
     alike = [one.energy_pj for one in sure if opcode_class(one.opcode) is kind]
     if alike:

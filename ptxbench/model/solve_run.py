@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 
 from ptxbench.analysis.loop_energy import RunCalibration, shared_by
 from ptxbench.analysis.static_power import fit_static
@@ -13,14 +15,13 @@ from ptxbench.model.clocks.power_capping import clock_exponent
 from ptxbench.model.observations import pass_energies
 from ptxbench.model.opcode_energies import RANDOM, ZEROS
 from ptxbench.model.pass_energy import patterns_of
-from ptxbench.model.solution import JointSolution
+from ptxbench.model.solution import SolvedOpcode
 from ptxbench.model.solve import solve, solve_with_prior
 from ptxbench.model.solved import (
     SOLVER_VERSION,
     IssueInterval,
     JointRow,
     Solved,
-    SolvedOpcode,
     inputs_of,
     write_solved,
 )
@@ -77,7 +78,7 @@ def solve_run(folder: RunFolder, common: RunCalibration | None = None) -> Solved
         clock=clock_exponent(records, common),
         intervals=tuple(IssueInterval(opcode, cycles) for opcode, cycles in issue_cycles(rows).items()),
         fits=solution.fits,
-        opcodes=_opcodes(solution, drawn),
+        opcodes=tuple(_with_estimate(one, drawn.get(one.pattern, {})) for one in solution.opcodes),
         rows=tuple(
             JointRow(dynamic[one.instruction, one.opt_level, one.pattern], one.joint_pj, one.joint_error_pj)
             for one in solution.compared
@@ -85,20 +86,7 @@ def solve_run(folder: RunFolder, common: RunCalibration | None = None) -> Solved
     )
 
 
-def _opcodes(
-    solution: JointSolution, drawn: dict[str, dict[str, tuple[float, float]]]
-) -> tuple[SolvedOpcode, ...]:
-    """Return every opcode with both of its energies."""
-    unknown = math.nan, math.nan
-    return tuple(
-        SolvedOpcode(
-            one.opcode,
-            one.pattern,
-            one.energy_pj,
-            one.error_pj,
-            one.together_with,
-            one.kernels,
-            *drawn.get(one.pattern, {}).get(one.opcode, unknown),
-        )
-        for one in solution.opcodes
-    )
+def _with_estimate(one: SolvedOpcode, drawn: Mapping[str, tuple[float, float]]) -> SolvedOpcode:
+    """Return an opcode with its energy for use in estimates, where there is one."""
+    energy_pj, error_pj = drawn.get(one.opcode, (math.nan, math.nan))
+    return replace(one, estimate_pj=energy_pj, estimate_error_pj=error_pj)

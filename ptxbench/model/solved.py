@@ -18,7 +18,7 @@ from pathlib import Path
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.status import Status
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, Known, OpcodeEnergies
-from ptxbench.model.solution import Comparison, JointSolution, OpcodeEnergy, PatternFit
+from ptxbench.model.solution import Comparison, JointSolution, PatternFit, SolvedOpcode
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_text
 from ptxbench.storage.codec import Place
@@ -51,32 +51,6 @@ class InputFile:
     name: str
     bytes: int
     sha256: str
-
-
-@dataclass(frozen=True)
-class SolvedOpcode:
-    """What one opcode costs one thread on one operand pattern, pJ.
-
-    Attributes:
-        opcode: With modifiers.
-        pattern: Operand pattern.
-        energy_pj: Energy by the joint solve alone; NaN where the kernels do not tell this opcode from others.
-        error_pj: Standard error of it; NaN there too.
-        together_with: Opcodes that the solve cannot separate from it.
-        kernels: How many kernels execute it.
-        estimate_pj: Energy for use in estimates, where undetermined opcodes are drawn to the median of their
-            class; NaN on patterns that estimates do not use.
-        estimate_error_pj: Standard error of that.
-    """
-
-    opcode: str
-    pattern: str
-    energy_pj: float
-    error_pj: float
-    together_with: tuple[str, ...]
-    kernels: int
-    estimate_pj: float
-    estimate_error_pj: float
 
 
 @dataclass(frozen=True)
@@ -179,18 +153,7 @@ class Solved:
         """
         return JointSolution(
             self.fits,
-            tuple(
-                OpcodeEnergy(
-                    opcode=one.opcode,
-                    pattern=one.pattern,
-                    energy_pj=one.energy_pj,
-                    error_pj=one.error_pj,
-                    identifiable=not math.isnan(one.error_pj),
-                    together_with=one.together_with,
-                    kernels=one.kernels,
-                )
-                for one in self.opcodes
-            ),
+            self.opcodes,
             tuple(
                 Comparison.of_row(rows[one.row], one.joint_pj, one.joint_error_pj)
                 for one in self.rows

@@ -22,7 +22,6 @@ from typing import Self
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.printable import render_csv
-from ptxbench.core.toolchain import assembler_name
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.settled import SourceCheck, judge_compared
 from ptxbench.experiment.sensor_choice import board_sensor
@@ -76,10 +75,10 @@ TuningManifest = Manifest[TuningPart]
 
 
 def tuning_manifest(
-    gpu: Gpu, problem: Problem | KernelProblem, options: TrialOptions, model: str
+    gpu: Gpu, problem: Problem | KernelProblem, options: TrialOptions, model: str, assembler: str = ""
 ) -> TuningManifest:
-    """Return the manifest of tuning that begins now, on this host."""
-    part = TuningPart(problem=problem, options=options, model=model, assembler=assembler_name())
+    """Return the manifest of tuning that begins now, on this host; a function needs no assembler ("")."""
+    part = TuningPart(problem=problem, options=options, model=model, assembler=assembler)
     return new_manifest(Kind.TUNING, part, (gpu.info,), gpu.sensors)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.toolchain import assembler_name
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.calling import CallingGpu
 from ptxbench.energy.settled import SourceCheck
@@ -167,7 +168,8 @@ def tune(
     pattern = pattern_of(tunable, tuning)
     model = open_model(tuning.table, gpu.info, pattern, tuning.samples) if tuning.table else None
     options = replace(tuning.options, pattern=pattern)
-    manifest = tuning_manifest(gpu, tunable.problem, options, _model_name(tuning, gpu))
+    assembler = "" if isinstance(tunable, CalledFunction) else assembler_name()
+    manifest = tuning_manifest(gpu, tunable.problem, options, _model_name(tuning, gpu), assembler)
     path = resume or out or default_run_path(gpu.info, datetime.now(UTC), prefix="tune-")
     pruning = None if math.isnan(tuning.prune) else Pruning(goal, tuning.prune)
     if isinstance(tunable, UserKernel):

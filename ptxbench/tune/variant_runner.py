@@ -111,7 +111,6 @@ class VariantRunner:
         tunable: What has the variants.
         options: What is measured.
         model: What estimates their energy; None: nothing does.
-        wall_s: Host time in s, for what each step takes.
         full_memory_mhz: Highest memory clock that can be set, NaN where it is not known.
         before: Trials of the same search that were made before.
         observers: Look on while power is measured.
@@ -124,7 +123,6 @@ class VariantRunner:
         tunable: TunableKernel,
         options: TrialOptions,
         model: EnergyModel | None,
-        wall_s: Callable[[], float] = time.perf_counter,
         full_memory_mhz: float = math.nan,
         before: Iterable[Trial] = (),
         observers: Sequence[Observer] = (),
@@ -134,7 +132,6 @@ class VariantRunner:
         self.tunable = tunable
         self._options = options
         self._model = model
-        self._wall_s = wall_s
         self._full_memory_mhz = full_memory_mhz
         self._observers = observers
         self._metrics = metrics
@@ -230,17 +227,19 @@ class VariantRunner:
         return replace(trial, figures=(*seen, *own.items()))
 
     def _measured(self, trial: Trial, kernel: Any, objection: Callable[[Trial], str]) -> Trial:
-        began_s = self._wall_s()
+        began_s = time.perf_counter()
         correct, why = self._checked(kernel)
-        trial = replace(trial, correct=correct, check_wall_s=self._wall_s() - began_s)
+        trial = replace(trial, correct=correct, check_wall_s=time.perf_counter() - began_s)
         if correct is Correct.NO:
             return replace(trial, status=TrialStatus.WRONG, reason=why)
         work = self._work(kernel)
-        began_s = self._wall_s()
+        began_s = time.perf_counter()
         time_s = short_timing_s(work.time_s)
         temperature_c = self._temperature_c()
         trial = replace(trial, time_s=time_s, temperature_c=temperature_c)
-        trial = replace(self._estimated(trial, time_s, temperature_c), timing_wall_s=self._wall_s() - began_s)
+        trial = replace(
+            self._estimated(trial, time_s, temperature_c), timing_wall_s=time.perf_counter() - began_s
+        )
         if not self._options.power:
             return trial
         if why := objection(trial):
@@ -263,7 +262,7 @@ class VariantRunner:
 
     def _temperature_c(self) -> float:
         """Return the temperature, which was read within the last second."""
-        now_s = self._wall_s()
+        now_s = time.perf_counter()
         if now_s - self._temperature[0] > _TEMPERATURE_AGE_S:
             self._temperature = (now_s, self.gpu.telemetry().temperature_c)
         return self._temperature[1]
@@ -276,7 +275,7 @@ class VariantRunner:
         return Launched(self.gpu, self.tunable.launch(kernel))
 
     def _with_power(self, trial: Trial, work: Repeated) -> Trial:
-        began_s = self._wall_s()
+        began_s = time.perf_counter()
 
         def attempt(window_s: float) -> tuple[KernelRun, int]:
             times = launches_in(window_s, trial.time_s)
@@ -293,7 +292,7 @@ class VariantRunner:
             trial.with_power(result),
             clock_mhz=_held_mhz(run),
             temperature_c=run.after.temperature_c,
-            power_wall_s=self._wall_s() - began_s,
+            power_wall_s=time.perf_counter() - began_s,
             figures=tuple(seen),
         )
         return replace(trial, note="; ".join(filter(None, (trial.note, low_clock))))

@@ -13,7 +13,8 @@ from fakes.simulated_step import ReplayingGpu
 
 import ptxbench
 import ptxbench.triton
-from ptxbench.core.errors import ArgumentError, InputError
+from ptxbench.core import toolchain
+from ptxbench.core.errors import ArgumentError, InputError, ToolError
 
 # Time and power of a call, by a value: the fastest is not the one of least energy.
 HIDDEN = {64: (2.0e-3, 480.0), 128: (2.4e-3, 240.0), 256: (5e-3, 300.0)}
@@ -107,7 +108,12 @@ def test_a_search_of_a_function_is_kept_goes_on_and_is_reported(tmp_path, capsys
         ptxbench.tune_function(Called(gpu), {"block": [64]}, gpu=gpu, out=path, resume=True)
 
 
-def test_of_many_all_are_timed_and_the_power_of_the_fastest_is_read():
+def test_of_many_all_are_timed_and_the_power_of_the_fastest_is_read(monkeypatch):
+    def missing(tool):
+        raise ToolError(f"{tool} is not there")
+
+    # A function brings its own compiler.
+    monkeypatch.setattr(toolchain, "tool_path", missing)
     gpu = ReplayingGpu(4)
     _, found = search(gpu, None, strategy="timed", measure_first=1)
     counted = [one for one in found if not one.reason]

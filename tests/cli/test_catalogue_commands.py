@@ -92,6 +92,7 @@ def test_show_prints_the_ptx_the_loop_and_the_verdict(capsys):
     assert sass.count("BRA") == 1
     assert verdict.startswith("fma.rn.f32 at O3 for sm_90a: exact\n")
     assert "found:      FFMA  (1 SASS for one PTX instruction)" in verdict
+    assert re.search(r"^  assembler:  (ptxas|nvJitLink) \d", verdict, re.MULTILINE)
 
 
 def test_show_prints_one_part_alone_and_at_another_level_and_target(capsys):

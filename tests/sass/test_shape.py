@@ -30,6 +30,7 @@ def shape(text):
         ("LDG.E R1, [UR4]", "R < []"),
         ("LOP3.LUT R1, R2, R3, RZ, 0xc0, !PT", "R < R R table 0001"),
         ("ISETP.GE.AND P0, PT, R2, R3, PT", "P < R R"),
+        ("PLOP3.LUT P0, PT, P1, P2, PT, 0x80, 0x0", "P < P P 0x80 0x0"),
     ],
 )
 def test_an_instruction_s_shape_has_no_register_numbers(text, expected):

@@ -12,5 +12,5 @@ CUDA graph, and taken apart, from one module to the next:
     shown        rows -> text and JSON
     profiling    `ptxbench.profile`, which does all of it
 
-What touches the GPU is behind `ptxbench.devices.step`.
+What touches the GPU is in `ptxbench.devices.cuda_step`.
 """

@@ -7,41 +7,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ptxbench.attribute.replay.modules import marked, require_model
 from ptxbench.core.errors import ArgumentError, InputError
 
+if TYPE_CHECKING:
+    from ptxbench.devices.cuda import CudaGpu
+
 # PyTorch warms up before it captures: libraries are loaded, and gradients are made.
 TORCH_WARM_UP = 3
-
-
-class Saved(Protocol):
-    """A copy of some memory."""
-
-    def restore(self) -> None:
-        """Write it back."""
-        ...
-
-    def close(self) -> None:
-        """Release it."""
-        ...
-
-
-class CapturingGpu(Protocol):
-    """A GPU on which a step can be captured."""
-
-    def captured(self, stream: int, call: Callable[[], object]) -> Any:
-        """Return what a call puts into a stream as a graph."""
-        ...
-
-    def captured_nodes(self, stream: int) -> int:
-        """Return how many nodes the graph has so far into which a stream is captured."""
-        ...
-
-    def save(self, memory: Sequence[tuple[int, int]]) -> Saved:
-        """Return a copy of memory, by address and size."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -62,7 +37,7 @@ class Captured:
 
 
 def capture(
-    gpu: CapturingGpu, step: Any, stream: Any = None, warm_up: int | None = None, model: Any = None
+    gpu: CudaGpu, step: Any, stream: Any = None, warm_up: int | None = None, model: Any = None
 ) -> Captured:
     """Capture a step.
 
@@ -161,9 +136,7 @@ def allocated(segments: Sequence[dict[str, Any]], device: int) -> list[tuple[int
     return found
 
 
-def _by_torch(
-    gpu: CapturingGpu, torch: Any, step: Callable[[], object], warm_up: int, model: Any
-) -> Captured:
+def _by_torch(gpu: CudaGpu, torch: Any, step: Callable[[], object], warm_up: int, model: Any) -> Captured:
     """Capture as torch.cuda.graph does; tensors that were there before have then what they had."""
     cuda = torch.cuda
     cuda.synchronize()
@@ -203,7 +176,7 @@ def _by_torch(
 
 
 def _by_stream(
-    gpu: CapturingGpu,
+    gpu: CudaGpu,
     step: Callable[[], object],
     stream: int,
     warm_up: int,

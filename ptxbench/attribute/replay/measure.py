@@ -21,7 +21,8 @@ from ptxbench.attribute.replay.replayed import (
     undo_name,
 )
 from ptxbench.devices.calling import CallingGpu
-from ptxbench.devices.step import NOTHING, SLEEP, UNDO, Replay, Step
+from ptxbench.devices.cuda_step import CudaReplay, CudaStep
+from ptxbench.devices.step import NOTHING, SLEEP, UNDO
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.settled_run import (
     SETTLE,
@@ -54,7 +55,7 @@ class StepMeasurement:
     def __init__(
         self,
         gpu: CallingGpu,
-        step: Step,
+        step: CudaStep,
         folder: ProfileFolder,
         settings: ReplaySettings = SETTINGS,
         say: Callable[[str], None] = lambda _: None,
@@ -219,7 +220,7 @@ class StepMeasurement:
             replay.close()
 
     def _recorded(
-        self, run: ReplayRun, replay: Replay, graph_s: float, windows_s: Sequence[float]
+        self, run: ReplayRun, replay: CudaReplay, graph_s: float, windows_s: Sequence[float]
     ) -> Measured:
         """Replay for a window, for a longer one where the board is at its power limit; keep the last.
 

@@ -17,7 +17,7 @@ from ptxbench.attribute.replay.profile import Profile, profile_of
 from ptxbench.attribute.replay.replayed import ProfileFolder, ReplayedStep
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.devices.calling import CallingGpu
-from ptxbench.devices.step import Step
+from ptxbench.devices.cuda_step import CudaStep
 
 
 def profile(
@@ -80,7 +80,7 @@ def profile(
 
 def measure_step(
     gpu: CallingGpu,
-    step: Step,
+    step: CudaStep,
     out: Path | str | None,
     units: Mapping[str, float],
     settings: ReplaySettings = SETTINGS,

@@ -26,6 +26,7 @@ _READ = (
     *(Kind.REGISTER, Kind.ZERO, Kind.UNIFORM, Kind.UNIFORM_ZERO),
     *(Kind.CONSTANT, Kind.ADDRESS, Kind.IMMEDIATE),
 )
+_NO_DATA = ("BAR", "BRA", "BSSY", "BSYNC", "RET", "CALL", "EXIT")
 _PAIRS = ("DFMA", "DADD", "DMUL", "DSETP", "DMNMX")
 
 
@@ -97,11 +98,29 @@ def words_read(instruction: SassInstruction) -> int:
 
 def words_written(instruction: SassInstruction) -> int:
     """Return how many words an instruction writes to registers: none where it stores, or compares."""
-    return len(_names_written(instruction))
+    return len(registers_written(instruction))
 
 
-def _names_written(instruction: SassInstruction) -> list[str]:
+def registers_written(instruction: SassInstruction) -> list[str]:
+    """Return the general registers that an instruction writes."""
     return sorted(name for name in written(instruction) if name[0] == "R")
+
+
+def registers_read(instruction: SassInstruction) -> list[tuple[int, list[str]]]:
+    """Return the general registers that an instruction reads, by the place of the operand."""
+    sources = _sources(instruction)[:_MOST_OPERANDS]
+    names = ((n, _names(one, _words_read(instruction, n))) for n, one in enumerate(sources))
+    return [(place, found) for place, found in names if found]
+
+
+def _names(operand: Operand, count: int) -> list[str]:
+    if operand.kind is Kind.ADDRESS:
+        inner = operand.text.rpartition("[")[2].rstrip("]").split("+")[0].partition(".")[0]
+        return [inner] if inner.startswith("R") and inner != "RZ" else []
+    if operand.kind is not Kind.REGISTER:
+        return []
+    number = int(operand.name[1:])
+    return [f"R{number + n}" for n in range(count)]
 
 
 def _sources(instruction: SassInstruction) -> list[Operand]:
@@ -113,34 +132,17 @@ def _sources(instruction: SassInstruction) -> list[Operand]:
 def _slots(i: Bound) -> _Slots | None:
     """Return the general registers that an instruction reads and writes, None where there are none."""
     base = i.instruction.base
-    operands = i.operands
-    if not operands or base.startswith("U") or base in ("BAR", "BRA", "BSSY", "BSYNC", "RET", "CALL", "EXIT"):
+    if not i.operands or base.startswith("U") or base in _NO_DATA:
         return None
-    reads = []
-    for place, operand in enumerate(_sources(i.instruction)[:_MOST_OPERANDS]):
-        registers = _registers(i, operand, _words_read(i.instruction, place))
-        if registers:
-            reads.append((place, registers))
     file = i.registers.general
-    # Of an opcode that is not known more are named than a kernel may have.
-    numbers = (int(name[1:]) for name in _names_written(i.instruction))
-    writes = tuple(file[number] for number in numbers if number < len(file))
-    if not reads and not writes:
-        return None
-    return _Slots(tuple(reads), writes)
 
+    def held(names: Sequence[str]) -> tuple[Array, ...]:
+        # Of an opcode that is not known more are named than a kernel may have.
+        return tuple(file[int(name[1:])] for name in names if int(name[1:]) < len(file))
 
-def _registers(i: Bound, operand: Operand, count: int) -> tuple[Array, ...]:
-    if operand.kind is Kind.ADDRESS:
-        inner = operand.text.rpartition("[")[2].rstrip("]").split("+")[0].partition(".")[0]
-        if not inner.startswith("R") or inner == "RZ":
-            return ()
-        return (i.register(inner),)
-    if operand.kind is not Kind.REGISTER:
-        return ()
-    number = int(operand.name[1:])
-    file = i.registers.general
-    return tuple(file[number + n] for n in range(count) if number + n < len(file))
+    reads = tuple((place, held(names)) for place, names in registers_read(i.instruction))
+    writes = held(registers_written(i.instruction))
+    return _Slots(reads, writes) if reads or writes else None
 
 
 def _words_read(instruction: SassInstruction, place: int) -> int:

@@ -6,7 +6,6 @@ import os
 import re
 import select
 import socket
-from typing import Protocol
 
 from ptxbench.core.errors import SensorError
 
@@ -17,8 +16,15 @@ _CONNECT_S = 5.0
 _CHUNK = 1 << 16
 
 
-class Port(Protocol):
-    """Bytes of a meter."""
+class Port:
+    """Bytes of a meter.
+
+    Args:
+        descriptor: An open file.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
 
     def read(self, timeout_s: float) -> bytes:
         """Return what has come, b"" where nothing came in time.
@@ -26,24 +32,6 @@ class Port(Protocol):
         Raises:
             OSError: The meter is gone.
         """
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Send bytes."""
-        ...
-
-    def close(self) -> None:
-        """Let the meter go."""
-        ...
-
-
-class _Descriptor:
-    """A port that is a file descriptor."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def read(self, timeout_s: float) -> bytes:
         ready, _, _ = select.select([self._descriptor], [], [], timeout_s)
         if not ready:
             return b""
@@ -53,9 +41,11 @@ class _Descriptor:
         return data
 
     def write(self, data: bytes) -> None:
+        """Send bytes."""
         os.write(self._descriptor, data)
 
     def close(self) -> None:
+        """Let the meter go."""
         os.close(self._descriptor)
 
 
@@ -70,9 +60,9 @@ def open_port(address: str) -> Port:
         if tcp is not None:
             host = tcp[1].strip("[]")
             connection = socket.create_connection((host, int(tcp[2])), _CONNECT_S)
-            return _Descriptor(connection.detach())
+            return Port(connection.detach())
         if serial is not None:
-            return _Descriptor(_open_serial(serial[1], serial[2]))
+            return Port(_open_serial(serial[1], serial[2]))
     except (OSError, OverflowError) as error:
         raise SensorError(f"{ADDRESS}={address}: no meter answers: {error}") from error
     raise SensorError(

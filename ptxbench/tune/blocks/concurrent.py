@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -69,7 +69,6 @@ class ConcurrentRunner:
         gpu: Where they run.
         kernels: What runs, in the order of the launches.
         window_s: Length of the rounds back to back over which power is read.
-        wall_s: Host time in s.
         checked: What other benches of this GPU found wrong with variants, "" for nothing, by the digest of
             their kernel and their name; it grows.
         before: Runs of the same search that were made before.
@@ -80,14 +79,12 @@ class ConcurrentRunner:
         gpu: Gpu,
         kernels: Sequence[UserKernel],
         window_s: float = 0.4,
-        wall_s: Callable[[], float] = time.perf_counter,
         checked: dict[tuple[str, str], str] | None = None,
         before: Iterable[ConcurrentTrial] = (),
     ) -> None:
         self._gpu = gpu
         self._kernels = tuple(kernels)
         self._window_s = window_s
-        self._wall_s = wall_s
         self.source = SourceCheck(
             board_sensor(gpu.sensors), gpu.sensors, [trial.compared for trial in before]
         )
@@ -106,7 +103,7 @@ class ConcurrentRunner:
         Raises:
             GpuError: The GPU stopped answering.
         """
-        began_s = self._wall_s()
+        began_s = time.perf_counter()
         trial = ConcurrentTrial(
             variants=tuple(one.variant for one in variants),
             clock_mhz=clock_mhz,
@@ -123,7 +120,7 @@ class ConcurrentRunner:
             trial = self._run(trial, launches)
         except LaunchError as error:
             return replace(trial, status=TrialStatus.LAUNCH_FAILED, reason=str(error))
-        return replace(trial, wall_s=self._wall_s() - began_s)
+        return replace(trial, wall_s=time.perf_counter() - began_s)
 
     def _run(self, trial: ConcurrentTrial, launches: Sequence[Launch]) -> ConcurrentTrial:
         gpu = self._gpu

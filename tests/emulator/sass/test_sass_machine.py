@@ -79,7 +79,8 @@ def as_f32(bits):
         ("SHF.R.U32.HI R9, RZ, 0x20, R4", 0x80000000, 0),
         ("IADD3 R9, R4, -0x1, -R4", 5, 0xFFFFFFFF),
         ("LEA R9, R4, R4, 0x3", 5, 45),
-        ("LEA.HI R9, R4, R4, RZ, 0x1f", 6, 6 + 3),
+        ("LEA.HI R9, R4, R4, R4, 0x1f", 7, 7 + 0x80000003),
+        ("LEA.HI.SX32 R9, R4, R4, 0x1f", 0x80000000, 0x40000000),
         ("IMAD.HI.U32 R9, R4, R4, RZ", 0x80000000, 0x40000000),
         ("IABS R9, R4", 0xFFFFFFFE, 2),
         ("VIMNMX R9, R4, 0x3, !PT", 0xFFFFFFFF, 3),
@@ -158,6 +159,8 @@ def test_a_tie_that_f64_cannot_tell_is_decided_by_what_it_lost():
     assert fused_single(*low, np.float32([1 + 2.0**-23]))[0] == np.float32(1 + 2.0**-23)
     wide = np.array([1 + 2.0**-30]), np.array([1 - 2.0**-30])
     assert fused_double(*wide, np.array([2.0**53 + 2]))[0] == 2.0**53 + 2
+    with np.errstate(all="ignore"):
+        assert fused_double(np.array([1e200]), np.array([1e200]), np.array([1.0]))[0] == np.inf
 
 
 @pytest.mark.parametrize("rounding", ["RN", "RZ", "RM", "RP"])
@@ -371,23 +374,34 @@ def test_a_vote_tells_all_lanes_who_is_for_it(lanes, wanted):
     assert list(run(text)[1][:5]) == wanted
 
 
-def test_a_tensor_product_is_that_of_its_matrices():
-    # Each lane's word holds two f16: rows of a are lanes / 4, columns of b, too.
-    random = np.random.default_rng(3)
-    halves = random.standard_normal(64).astype(np.float16)
-    words = halves.view(np.uint32)
-    text = """
+@pytest.mark.parametrize(
+    ("product", "kind"),
+    [
+        ("HMMA.16816.F32 R12, R4, R10, RZ", np.float16),
+        ("HMMA.1688.F32.TF32 R12, R4, R10, RZ", np.float32),
+        ("IMMA.16832.S8.S8 R12, R4.ROW, R10.COL, RZ", np.int8),
+        ("IMMA.16832.U8.U8 R12, R4.ROW, R10.COL, RZ", np.uint8),
+    ],
+)
+def test_a_tensor_product_is_that_of_its_matrices(product, kind):
+    # Each lane's word holds numbers of one row: rows of a are lanes / 4, columns of b, too.
+    numbers = 20 * np.random.default_rng(3).standard_normal(128 // np.dtype(kind).itemsize)
+    words = (np.abs(numbers) if kind is np.uint8 else numbers).astype(kind).view(np.uint32)
+    text = f"""
         MOV R5, RZ
         MOV R6, RZ
         MOV R7, RZ
         MOV R10, R4
         MOV R11, RZ
-        HMMA.16816.F32 R12, R4, R10, RZ
+        {product}
         MOV R9, R12
     """
-    a = halves.reshape(8, 8).astype(np.float64)
+    # TF32 has 10 bits behind the point.
+    exact = words & np.uint32(0xFFFFE000) if kind is np.float32 else words
+    a = exact.view(kind).reshape(8, -1).astype(np.float64)
     wanted = (a @ a.T)[np.arange(32) // 4, 2 * (np.arange(32) % 4)]
-    assert as_f32(run(text, words)[1]) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    found = run(text, words)[1].view(np.int32 if product.startswith("I") else np.float32)
+    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-3)
 
 
 def test_a_tensor_product_adds_up_all_of_its_depth():
@@ -406,22 +420,30 @@ def test_a_tensor_product_adds_up_all_of_its_depth():
     assert as_f32(run(text, halves.view(np.uint32))[1]) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint8])
-def test_a_tensor_product_of_bytes_is_that_of_its_matrices(kind):
-    name = "S8" if kind is np.int8 else "U8"
+@pytest.mark.parametrize("turned", [False, True])
+def test_rows_of_halves_come_from_shared_memory_as_a_fragment(turned):
     words = np.random.default_rng(3).integers(0, 1 << 32, 32, np.uint32)
     text = f"""
-        MOV R5, RZ
-        MOV R6, RZ
-        MOV R7, RZ
-        MOV R10, R4
-        MOV R11, RZ
-        IMMA.16832.{name}.{name} R12, R4.ROW, R10.COL, RZ
-        MOV R9, R12
+        SHF.L.U32 R5, R0, 0x2, RZ
+        SHF.L.U32 R6, R0, 0x4, RZ
+        STS [R5], R4
+        LDSM.16.{"MT88" if turned else "M88"} R9, [R6]
     """
-    a = words.view(kind).reshape(8, 16).astype(np.int64)
-    wanted = (a @ a.T)[np.arange(32) // 4, 2 * (np.arange(32) % 4)]
-    assert list(run(text, words)[1].view(np.int32)) == list(wanted)
+    halves = words.view(np.uint16).reshape(8, 8)
+    wanted = np.ascontiguousarray(halves.T if turned else halves).view(np.uint32)
+    assert list(run(text, words)[1]) == list(wanted.ravel())
+
+
+@pytest.mark.parametrize(("width", "last"), [(64, 13), (128, 15)])
+def test_wide_words_are_stored_and_loaded_whole(width, last):
+    text = f"""
+        SHF.L.U32 R5, R0, 0x4, RZ
+        MOV R{last}, R4
+        STS.{width} [R5], R12
+        LDS.{width} R16, [R5]
+        MOV R9, R{last + 4}
+    """
+    assert list(run(text, np.arange(5, 37))[1]) == list(range(5, 37))
 
 
 def test_a_dividend_of_zero_takes_the_common_path_and_a_tiny_one_does_not():
