@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 from ptxbench.catalogue.architecture import SmFacts, sm_facts
 from ptxbench.catalogue.occupancy import blocks_per_sm
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.core.threads import SUB_PARTITIONS
-from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.kernel import Kernel
 from ptxbench.tune.variant import Op, Problem, Variant
 from ptxbench.tune.wavefronts import WAVEFRONT_BYTES, core_wavefronts, line_requests, shared_cycles
@@ -68,40 +65,6 @@ class Work:
     def l2_bytes(self) -> float:
         """Bytes that pass between L2 and the SMs."""
         return self.read_bytes + self.written_bytes
-
-
-@dataclass(frozen=True)
-class EnergyRange:
-    """An estimated energy.
-
-    Attributes:
-        energy_j: Energy.
-        low_j: Lower end of its 95% interval.
-        high_j: Upper end.
-        time_s: Time that it is for: longer than requested where the power cap lowers the clock.
-    """
-
-    energy_j: float
-    low_j: float
-    high_j: float
-    time_s: float
-
-
-class EnergyModel(Protocol):
-    """What turns work and time into joules."""
-
-    def energy_j(
-        self, work: Work, time_s: float, temperature_c: float, settings: GpuSettings = DEFAULT_SETTINGS
-    ) -> EnergyRange:
-        """Return the energy of one launch.
-
-        Args:
-            work: What it does.
-            time_s: How long it takes at the clocks that are set.
-            temperature_c: Temperature of the GPU.
-            settings: What is set on the GPU.
-        """
-        ...
 
 
 def work_of(kernel: Kernel, problem: Problem) -> Work:

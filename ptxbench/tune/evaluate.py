@@ -7,12 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean, median
+from typing import TYPE_CHECKING
 
 from ptxbench.core.distributions import rank_correlation
 from ptxbench.tune.configuration import KernelProblem
-from ptxbench.tune.estimate import COOL_C, EnergyModel
+from ptxbench.tune.estimate import COOL_C
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import Problem
+
+if TYPE_CHECKING:
+    from ptxbench.tune.model_energy import ModelEnergy
 
 # Under so many variants a rank correlation says nothing.
 _FEWEST = 3
@@ -21,13 +25,13 @@ FEW = 10
 
 
 def estimated_again(
-    trials: Sequence[Trial], problem: Problem | KernelProblem, model: EnergyModel
+    trials: Sequence[Trial], problem: Problem | KernelProblem, model: ModelEnergy
 ) -> tuple[Trial, ...]:
     """Return trials with the energies that a model predicts from their work and their short timing."""
     return tuple(_estimated_again(t, problem, model) for t in trials)
 
 
-def _estimated_again(trial: Trial, problem: Problem | KernelProblem, model: EnergyModel) -> Trial:
+def _estimated_again(trial: Trial, problem: Problem | KernelProblem, model: ModelEnergy) -> Trial:
     if math.isfinite(trial.modelled_s):
         foreseen = trial.estimated_by(model, problem, trial.modelled_s, COOL_C)
         trial = replace(trial, foreseen_j=foreseen.estimated_j)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies, Opcode
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import LINE_BYTES, Access, Activity, KernelWork, Level
 from ptxbench.tune.candidate import DEFAULT_SETTINGS
-from ptxbench.tune.estimate import EnergyRange, Work
+from ptxbench.tune.estimate import Work
 
 
 class _CachedOpcodeEnergies(OpcodeEnergies):
@@ -43,6 +43,23 @@ class _CachedOpcodeEnergies(OpcodeEnergies):
         if key not in self._held:
             self._held[key] = super().energy(opcode, activity)
         return self._held[key]
+
+
+@dataclass(frozen=True)
+class EnergyRange:
+    """An estimated energy.
+
+    Attributes:
+        energy_j: Energy.
+        low_j: Lower end of its 95% interval.
+        high_j: Upper end.
+        time_s: Time that it is for: longer than requested where the power cap lowers the clock.
+    """
+
+    energy_j: float
+    low_j: float
+    high_j: float
+    time_s: float
 
 
 class ModelEnergy:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate, name_of
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration, KernelProblem
-from ptxbench.tune.estimate import EnergyModel, OpcodeCount, Work, work_by_tiles
+from ptxbench.tune.estimate import OpcodeCount, Work, work_by_tiles
 from ptxbench.tune.outcome import PowerOutcome, Settled, TrialStatus
 from ptxbench.tune.variant import Problem, Variant
+
+if TYPE_CHECKING:
+    from ptxbench.tune.model_energy import ModelEnergy
 
 _NAN = math.nan
 
@@ -147,7 +150,7 @@ class Trial(PowerOutcome):
         return replace(self, status=TrialStatus.OK, reason="", energy_j=_NAN, power_w=_NAN, steady_s=_NAN)
 
     def estimated_by(
-        self, model: EnergyModel, problem: Problem | KernelProblem, time_s: float, temperature_c: float
+        self, model: ModelEnergy, problem: Problem | KernelProblem, time_s: float, temperature_c: float
     ) -> Trial:
         """Return the trial with the energy that a model predicts; as it is without a time or work.
 

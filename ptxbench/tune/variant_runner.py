@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.catalogue.occupancy import occupancy
@@ -28,12 +28,15 @@ from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.called_function import Called, Calling
 from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.check import Correct
-from ptxbench.tune.estimate import COOL_C, EnergyModel, Work
+from ptxbench.tune.estimate import COOL_C, Work
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.observer import Observer, checked
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tunable_kernel import Built, TunableKernel
+
+if TYPE_CHECKING:
+    from ptxbench.tune.model_energy import ModelEnergy
 
 # A short timing lasts so long, or one launch where that lasts longer.
 _TIMING_S = 0.004
@@ -122,7 +125,7 @@ class VariantRunner:
         gpu: Gpu,
         tunable: TunableKernel,
         options: TrialOptions,
-        model: EnergyModel | None,
+        model: ModelEnergy | None,
         full_memory_mhz: float = math.nan,
         before: Iterable[Trial] = (),
         observers: Sequence[Observer] = (),

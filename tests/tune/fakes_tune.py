@@ -14,8 +14,9 @@ from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.check import Correct
-from ptxbench.tune.estimate import EnergyRange, OpcodeCount, Work
+from ptxbench.tune.estimate import OpcodeCount, Work
 from ptxbench.tune.kernel import Kernel, build_kernel
+from ptxbench.tune.model_energy import EnergyRange
 from ptxbench.tune.outcome import TrialStatus
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.variant import DType, Problem, Variant

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.tune.variant import DType, Variant
-from ptxbench.tune.wavefronts import line_requests, shared_cycles, wavefronts
+from ptxbench.tune.wavefronts import core_wavefronts, line_requests, shared_cycles, wavefronts
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,12 @@ def test_a_warp_of_the_tensor_kernel_reads_without_conflicts() -> None:
     # 8 ldmatrix of A and 4 of B a trip, four wavefronts each, and 4 copies of 512 bytes.
     v = Variant(DType.F16, 16, 16, 128, 128, 32, 4, 16, 8, 4, 8, 1)
     assert shared_cycles(v) == (8 + 4) * 4 + 4 * 4
+
+
+def test_the_tensor_cores_read_a_once_and_b_for_each_64_rows_of_it() -> None:
+    # 128 rows of A, and twice 256 columns of B, of 64 halves each, at 128 bytes a wavefront.
+    assert core_wavefronts(Variant(DType.F16, 64, 4, 128, 256, 64, 8, 8, 8, 4, 0, 1, core="wgmma")) == 640
+    assert core_wavefronts(Variant(DType.F16, 16, 16, 128, 128, 32, 4, 16, 8, 4, 8, 1)) == 0
 
 
 @VARIANTS
