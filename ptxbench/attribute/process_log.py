@@ -169,7 +169,7 @@ def read_process(file: Path, *, is_early: bool) -> ProcessLog:
             process.devices[number] = text
         elif word == "dropped" and number is not None:
             process.dropped += number
-        elif word == "in" and number is not None and (inside := _launched(text)).any:
+        elif word == "in" and number is not None and (inside := _launched(text)).graphs > 0:
             process.graphs.setdefault(number, {})[inside.alone] = inside.graphs
         elif word in _SAID:
             process.remarks.append(f"process {pid}: {_SAID[word].format(rest)}")

@@ -37,8 +37,8 @@ class GraphKernel:
 
 
 GraphKernels = tuple[GraphKernel, ...]
-# A graph's number in its process, and its kernels and how often each runs.
-GraphKey = tuple[int, tuple[tuple[str, int], ...]]
+# The kernels of a graph, and how often each runs: graphs that are alike in this have one name.
+GraphKey = frozenset[tuple[str, int]]
 
 
 class WholeGraphs:
@@ -50,7 +50,7 @@ class WholeGraphs:
     Args:
         process: What it wrote; it gets the names.
         count: How many launches of it count.
-        named: Names of the graphs of the processes before; it gets those of this one.
+        named: Names of graphs of the processes before; it gets those of this one.
     """
 
     def __init__(self, process: ProcessLog, count: int, named: dict[GraphKey, str]) -> None:
@@ -59,14 +59,16 @@ class WholeGraphs:
         self._names: dict[int, int] = {}
         if not process.graphs:
             return
-        mean_ns = _mean_ns(process, count)
+        mean_ns, numbers = _mean_ns(process, count), dict[str, int]()
         for graph, calls in process.graphs.items():
             known = {process.names.get(one, f"(name {one} was not written)"): n for one, n in calls.items()}
-            key = len(self._names), tuple(known.items())
-            text = named.setdefault(key, f"(CUDA graph {1 + len(named)}, {sum(calls.values())} kernels)")
-            self.kernels.setdefault(text, _kernels(known, mean_ns))
-            self._names[graph] = 1 + max(process.names)
-            process.names[self._names[graph]] = text
+            kernels = f"(CUDA graph {1 + len(named)}, {sum(calls.values())} kernels)"
+            text = named.setdefault(frozenset(known.items()), kernels)
+            if text not in numbers:
+                numbers[text] = 1 + max(process.names, default=0)
+                process.names[numbers[text]] = text
+                self.kernels[text] = _kernels(known, mean_ns)
+            self._names[graph] = numbers[text]
         process.remarks.append(
             "CUDA graphs were seen as a whole: the kernels of one share its time as launches of their names"
             " outside of graphs"
@@ -74,23 +76,31 @@ class WholeGraphs:
 
     def pieces(self) -> Iterator[Rows]:
         """Yield the launches some at a time."""
-        whole = {number for number, text in self._process.names.items() if text == WHOLE_GRAPH}
+        whole = [number for number, text in self._process.names.items() if text == WHOLE_GRAPH]
+        known = np.array([*sorted(self._names), np.iinfo(np.int64).max])
+        names = np.array([self._names.get(graph, 0) for graph in known.tolist()])
         for rows in self._process.launches(self._count):
-            for graph, name in self._names.items():
-                rows["name"][np.isin(rows["name"], list(whole)) & (rows["graph"] == graph)] = name
+            at = np.searchsorted(known, rows["graph"])
+            is_known = np.isin(rows["name"], whole) & (known[at] == rows["graph"])
+            rows["name"][is_known] = names[at[is_known]]
             yield rows
 
 
 def _mean_ns(process: ProcessLog, count: int) -> dict[str, float]:
     """Return the mean time of launches outside of graphs, by their names."""
-    most = 1 + max(process.names, default=0)
-    calls, times_ns = np.zeros(most), np.zeros(most)
+    calls: dict[str, int] = {}
+    times_ns: dict[str, float] = {}
     for rows in process.launches(count):
-        alone = rows[(rows["graph"] == 0) & (rows["name"] < most)]
-        calls += np.bincount(alone["name"], minlength=most)
-        times_ns += np.bincount(alone["name"], (alone["end_ns"] - alone["start_ns"]).astype(float), most)
-    ran = (i for i in np.flatnonzero(calls).tolist() if i in process.names)
-    return {process.names[i]: float(times_ns[i] / calls[i]) for i in ran}
+        alone = rows[rows["graph"] == 0]
+        numbers, which, each = np.unique(alone["name"], return_inverse=True, return_counts=True)
+        lengths_ns = np.bincount(
+            which, (alone["end_ns"] - alone["start_ns"]).astype(np.float64), len(numbers)
+        )
+        for number, n, length_ns in zip(numbers.tolist(), each.tolist(), lengths_ns.tolist(), strict=True):
+            name = process.names.get(number, "")
+            calls[name] = calls.get(name, 0) + n
+            times_ns[name] = times_ns.get(name, 0.0) + length_ns
+    return {name: times_ns[name] / n for name, n in calls.items()}
 
 
 def _kernels(calls: dict[str, int], mean_ns: dict[str, float]) -> GraphKernels:

@@ -102,7 +102,7 @@ def _of_windows(
 ) -> Iterator[Claim]:
     """Yield the mean of the readings within each window, beside what all readings around it tell."""
     sensor = board.sensor(good.source)
-    slow, seen = _dated(good, sensor)
+    slow, seen, made_error_s = _dated(good, sensor)
     noise_w = noise_w_of(slow, seen)
     # The last reading before a window is of a part of a refresh alone where it covers no more: bursts hide.
     tells_before = sensor.memory_s >= _COVERED * max(_poll_s(good), sensor.refresh_s)
@@ -129,7 +129,7 @@ def _of_windows(
                 claim, value=math.nan, power_w=math.nan, reasons=(Reason(Cause.WINDOW, read.reason),)
             )
             continue
-        found = window_energy(slow, window, seen, noise_w=noise_w)
+        found = window_energy(slow, window, seen, noise_w=noise_w, stamp_error_s=made_error_s)
         if found.status is Status.OK:
             half_w = COVERAGE_FACTOR * found.error_j / window.elapsed_s + log.quantum_w
             power_w = found.energy_j / window.elapsed_s
@@ -227,13 +227,16 @@ def _averaging(sensor: SensorDescription, length_s: float) -> Iterator[Reason]:
         yield Reason(Cause.RUNNING_MEAN, text)
 
 
-def _dated(good: Series, sensor: SensorDescription) -> tuple[Series, SensorDescription]:
-    """Return readings with the moment at which each was made, where they are polled more slowly than made."""
+def _dated(good: Series, sensor: SensorDescription) -> tuple[Series, SensorDescription, float]:
+    """Return readings with the moment at which each was made, where they are polled more slowly than made.
+
+    A call comes at any time of a refresh: the last is the standard error of that moment, s.
+    """
     poll_s = _poll_s(good)
     if not sensor.refresh_s > 0 or poll_s < _SLOW * sensor.refresh_s:
-        return good, sensor
+        return good, sensor, 0.0
     made_ns = good.time_ns - round(sensor.refresh_s / 2 * _NS_PER_S)
-    return replace(good, stamp_ns=made_ns), replace(sensor, refresh_s=poll_s)
+    return replace(good, stamp_ns=made_ns), replace(sensor, refresh_s=poll_s), UNIFORM_SD * sensor.refresh_s
 
 
 def _length_s(good: Series) -> float:

@@ -68,3 +68,8 @@ def target_for_capability(major: int, minor: int) -> Target:
             + ", ".join(t.name for t in TARGETS)
         )
     return fitting[-1]
+
+
+def digits(target: str) -> str:
+    """Return the digits of a target or of a compute capability: 90 for sm_90a and for 9.0."""
+    return "".join(c for c in target if c.isdigit())

@@ -19,7 +19,7 @@ from ptxbench.devices.concurrent_streams import ConcurrentStreams
 from ptxbench.devices.context import Context
 from ptxbench.devices.cuda_step import NOTHING_KERNEL, SLEEP_KERNEL, CudaStep, Driver, own_kernels
 from ptxbench.devices.device_buffer import L2Flush
-from ptxbench.devices.jit import Jit
+from ptxbench.devices.jit import jit_assemble
 from ptxbench.devices.kernel_timer import KernelTimer, with_stamps
 from ptxbench.devices.launch_buffers import LaunchBuffers
 from ptxbench.devices.placed_buffer import PLACE, PlacedBuffer
@@ -92,8 +92,6 @@ class CudaGpu:
         self._timer = KernelTimer(_call, self._clock)
         self._streams = ConcurrentStreams(_call)
         self._info = self._read_info()
-        assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"
-        self._jit = Jit(_call, driver, self._info.target, assembler)
         self._sources = sorted(available_sources(self._nvml), key=lambda s: source_of(s.name).rank)
         if not self._sources:
             raise no_source_error(self._nvml)
@@ -129,7 +127,8 @@ class CudaGpu:
         self._context.require()
         # What is current is so for one thread.
         self._context.make_current()
-        return self._jit.assemble(ptx, opt_level)
+        assembler = f"driver JIT {self._info.driver} (CUDA {self._info.cuda})"
+        return jit_assemble(_call, driver, ptx, opt_level, self._info.target, assembler)
 
     def blocks_per_sm(self, cubin: Cubin, kernel: str, block: int) -> int:
         """Ask the driver how many blocks of `block` threads one SM holds."""

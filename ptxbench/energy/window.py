@@ -91,6 +91,7 @@ def window_energy(
     sensor: SensorDescription,
     changes: int = 0,
     noise_w: float = math.inf,
+    stamp_error_s: float = 0.0,
 ) -> EnergyReading:
     """Return the energy that a source saw within a window.
 
@@ -100,6 +101,7 @@ def window_energy(
         sensor: What the source is like.
         changes: On how many sides (0 to 2) the load changes within `blur_s` of the window.
         noise_w: Noise of single values where it was seen (`noise_w_of`); infinite where it was not.
+        stamp_error_s: As in `values_of`.
 
     Returns:
         Energy in J with its standard error; WINDOW_TOO_SHORT where the source cannot resolve the window, or
@@ -114,7 +116,7 @@ def window_energy(
         return no_energy(Status.WINDOW_TOO_SHORT, reason)
     if sensor.source is SourceName.COUNTER:
         return counter_energy(good, window, sensor)
-    values = values_of(good, window, sensor)
+    values = values_of(good, window, sensor, stamp_error_s)
     # Among steps of the load the noise cannot be distinguished from them.
     noise_w = min(_value_noise_w(values.value_w, sensor), WINDOW.noise_growth * noise_w)
     found = _power_source(values, window.elapsed_s, sensor, changes, noise_w)

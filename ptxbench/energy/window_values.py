@@ -66,20 +66,23 @@ class Values:
         return sharpened(self.newest_s, share, self._sensor) if is_sharpened(self._sensor) else share
 
 
-def values_of(good: Series, window: KernelWindow, sensor: SensorDescription) -> Values:
+def values_of(
+    good: Series, window: KernelWindow, sensor: SensorDescription, stamp_error_s: float = 0.0
+) -> Values:
     """Return the values of readings that succeeded.
 
     Args:
         good: Readings of a power source in the order of their time, at least one.
         window: The window.
         sensor: What the source is like.
+        stamp_error_s: Standard error of each stamp beyond that of a driver's.
     """
     call_s = _call_s(good)
     time_error_s = call_s * UNIFORM_SD
     if good.stamp_ns[0] >= 0:
         found = made(good.stamp_ns, sensor.refresh_s)
         good = replace(good, stamp_ns=found.at_ns)
-        time_error_s = math.hypot(found.error_s, _STAMP_S)
+        time_error_s = math.hypot(found.error_s, _STAMP_S, stamp_error_s)
     newest_s, value_w = fresh_values(good, window, sensor)
     if good.stamp_ns[0] < 0:
         # A value that is read again, to its last digit, until it changes may be one that was not made anew.

@@ -16,11 +16,12 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.demangle import short_names
 from ptxbench.core.errors import InputError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.core.target import digits
 from ptxbench.core.threads import WARP
 from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas
 from ptxbench.model.executed import Counts, Executed, Placed, executions
-from ptxbench.model.inputs import digits, slack_of
+from ptxbench.model.inputs import slack_of
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.throughput import dram_time_s, modelled_time_s, moved_time_s
 from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, Traffic, traffic_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ptxbench.core.errors import ArgumentError, GpuError
+from ptxbench.core.target import digits
 from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.shipped import SHIPPED
 
@@ -27,7 +28,7 @@ def default_table(at_hand: Callable[[], tuple[str, str]] | None = None) -> tuple
     except GpuError:
         return ELSEWHERE, f"no GPU is at hand: the table is {ELSEWHERE}, of an {tables[ELSEWHERE].name}"
     own = [name for name, known in tables.items() if known.name == gpu]
-    alike = [name for name, known in tables.items() if _digits(known.target) == _digits(target)]
+    alike = [name for name, known in tables.items() if digits(known.target) == digits(target)]
     if own:
         return own[0], f"the table is {own[0]}, that of the GPU at hand"
     if alike:
@@ -51,7 +52,3 @@ def _first_visible() -> tuple[str, str]:
         return device.name, device.target
     finally:
         device.close()
-
-
-def _digits(target: str) -> str:
-    return "".join(letter for letter in target if letter.isdigit())

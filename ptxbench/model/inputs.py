@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import InputError
+from ptxbench.core.target import digits
 from ptxbench.model.atlas import Atlas
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
 from ptxbench.model.terms import TimeTerms
@@ -111,8 +112,3 @@ def rows_for(path: Path) -> tuple[str, ...]:
     if not names:
         raise InputError(f"{path}: no instruction of the catalogue becomes an opcode that was counted")
     return tuple(dict.fromkeys(names[opcode] for opcode in wanted if opcode in names))
-
-
-def digits(target: str) -> str:
-    """Return the digits of a target or of a compute capability: 90 for sm_90a and for 9.0."""
-    return "".join(c for c in target if c.isdigit())

@@ -1,4 +1,4 @@
-"""Reads a source that is one query of NVML, which gives one number or fails with a code."""
+"""Reads a source that is one query, as of NVML, which gives one number or fails with a code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ class QueryReader:
 
     Args:
         name: Of the source.
-        library: pynvml, or what stands in for it.
         query: Returns the number in the unit of the source, or raises the library's error.
+        library: pynvml, or what stands in for it; None: the query never fails.
     """
 
-    def __init__(self, name: str, library: Any, query: Callable[[], float]) -> None:
+    def __init__(self, name: str, query: Callable[[], float], library: Any = None) -> None:
         self.name = SourceName(name)
-        self._query, self._error = query, library.NVMLError
+        self._query = query
+        self._error = () if library is None else library.NVMLError
 
     def read(self) -> tuple[Reading, ...]:
         """Read once."""
@@ -35,7 +36,7 @@ class QueryReader:
 
 def in_milli(name: str, library: Any, function: Callable[[Any], int], handle: Any) -> QueryReader:
     """Return the reader of a function that gives mW or mJ."""
-    return QueryReader(name, library, lambda: function(handle) / _MILLI)
+    return QueryReader(name, lambda: function(handle) / _MILLI, library)
 
 
 def power_field(name: str, library: Any, handle: Any, field_id: int, scope_id: int) -> QueryReader:
@@ -60,4 +61,4 @@ def power_field(name: str, library: Any, handle: Any, field_id: int, scope_id: i
             raise library.NVMLError(field.nvmlReturn or UNKNOWN_CODE)
         return float(getattr(field.value, member)) / _MILLI
 
-    return QueryReader(name, library, watts)
+    return QueryReader(name, watts, library)

@@ -84,6 +84,11 @@ def test_graphs_that_are_seen_as_a_whole_share_their_time_among_their_kernels(pl
         ("copy", 1, 0.25),
     ]
     assert "seen as a whole" in " ".join(log.remarks)
+    # A graph that was made again is the same one, and damage is passed over.
+    (text,) = tmp_path.glob("*.txt")
+    lines = text.read_text()
+    text.write_text(f"{lines}in 7 0 3\nin 7 1 1\nin 7 x 5\nin 8 0 0\nin 9\nin {10**30} 1 1\n")
+    assert list(read_launches(tmp_path).graphs) == [name]
 
 
 def told(log):

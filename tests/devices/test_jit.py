@@ -7,7 +7,7 @@ import pytest
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import LaunchError, RefusedModuleError
-from ptxbench.devices.jit import Jit
+from ptxbench.devices.jit import jit_assemble
 
 driver = pytest.importorskip("cuda.bindings.driver")
 
@@ -49,7 +49,7 @@ class Driver:
 @pytest.mark.parametrize("level", OptLevel)
 def test_a_module_is_assembled_at_the_level_asked_for(level):
     call = Driver()
-    cubin = Jit(call, driver, "sm_90a", "driver JIT 580").assemble(".version 8.0", level)
+    cubin = jit_assemble(call, driver, ".version 8.0", level, "sm_90a", "driver JIT 580")
     assert cubin == Cubin(IMAGE, "sm_90a", level, "driver JIT 580")
     assert (call.level, call.held) == (level.number, 0)
 
@@ -64,5 +64,5 @@ def test_a_module_is_assembled_at_the_level_asked_for(level):
 def test_a_module_that_is_refused_says_why_in_one_line(complaint, words):
     call = Driver(complaint)
     with pytest.raises(RefusedModuleError, match=words):
-        Jit(call, driver, "sm_90a", "driver JIT 580").assemble("nonsense", OptLevel.O3)
+        jit_assemble(call, driver, "nonsense", OptLevel.O3, "sm_90a", "driver JIT 580")
     assert call.held == 0

@@ -284,6 +284,8 @@ def test_the_space_of_the_paper_holds_all_its_kernels_and_what_its_filters_refus
     [
         ({"divisors": "12"}, (1, 2, 3, 4, 6, 12)),
         ({"from": 1, "to": 20, "next": "value + before"}, (1, 2, 3, 5, 8, 13)),
+        ({"from": 1, "to": "2 * N", "factor": 2}, (1, 2, 4, 8)),
+        ({"from": "N", "to": 9, "step": 3}, (4, 7)),
         (lambda values: range(2, values["N"]), (2, 3)),
     ],
 )
@@ -296,6 +298,8 @@ def test_an_axis_is_computed_from_what_stands_before_it(axis: object, values: tu
     ("axis", "why"),
     [
         ({"divisors": "0"}, "must be a whole number from 1"),
+        ({"from": 1, "to": 8, "factor": 1}, "must be a whole number from 2"),
+        ({"from": 0, "to": 8, "factor": 2}, "must begin at 1 or above"),
         ({"from": 5, "to": 20, "next": "value - 1"}, "the next value after 5 is 4"),
         ({"from": 1, "to": 20, "next": "2 * value", "step": 1}, "one of step, factor and next"),
         (lambda _: ["no word"], "'no word' is neither a number nor a plain word"),

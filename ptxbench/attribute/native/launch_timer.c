@@ -10,7 +10,7 @@
  * many there were while CUPTI did not look.
  */
 #define PER_THREAD ((void *)2) /* CU_STREAM_PER_THREAD */
-enum { NODE_KERNEL = 0, NODE_GRAPH = 4 };
+enum { NODE_KERNEL = 0, NODE_GRAPH = 4, MOST_GRAPHS = 4096 };
 enum { MOST_CONTEXTS = 16, MOST_PENDING = 8192, REBASE_NS = 2000000000, BY_PER_THREAD = 2 };
 
 typedef int (*launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
@@ -329,8 +329,10 @@ static int by_number(const void *one, const void *other) {
 
 /* Says which kernels are in a graph that was made, and is seen as a whole. */
 static int graph_made(void **executable, void *graph, int code) {
+    static unsigned told;
     uint32_t number = 0;
     if (code || !executable || !state.has_whole_graphs || getpid() != state.pid) return code;
+    if (__atomic_fetch_add(&told, 1, __ATOMIC_RELAXED) >= MOST_GRAPHS) return code;
     if (!driver.graph_nodes) find_driver();
     if (!driver.graph_nodes || !driver.node_type || !driver.node_kernel || !driver.node_graph) return code;
     if (!cupti.graph_number || cupti.graph_number(*executable, &number)) return code;

@@ -23,7 +23,7 @@ from ptxbench.devices.simulated.launch_log import CALL_SCATTER, kernel_power_w, 
 from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.physics import Phase, Physics
 from ptxbench.devices.simulated.profile import Profile
-from ptxbench.devices.simulated.sensor import ClockSource, TemperatureSource, describe, open_source
+from ptxbench.devices.simulated.sensor import clock_source, describe, open_source, temperature_source
 from ptxbench.devices.simulated.settings import SimulatedSettings
 from ptxbench.devices.simulated.timing import Grid, plan_phases, resident_blocks
 from ptxbench.devices.simulated.whole_kernel import back_to_back, plan_counted_kernel, plan_whole_kernel
@@ -71,7 +71,7 @@ class SimulatedGpu:
         self._physics = Physics(profile, _START_NS, seed)
         self._launches = 0
         self._plans: dict[Hashable, tuple[Phase, ...]] = {}
-        self._sources = [*self.open_sources(), TemperatureSource(self._physics, self._clock)]
+        self._sources = [*self.open_sources(), temperature_source(self._physics, self._clock)]
 
     @property
     def has_memory(self) -> bool:
@@ -121,7 +121,7 @@ class SimulatedGpu:
 
     def open_beside(self) -> tuple[Reader, ...]:
         """Return readers of its temperature and its clock."""
-        return (TemperatureSource(self._physics, self._clock), ClockSource(self._physics, self._clock))
+        return (temperature_source(self._physics, self._clock), clock_source(self._physics, self._clock))
 
     def assemble(self, ptx: str, opt_level: OptLevel) -> Cubin:
         """Assemble with ptxas for the chip that is simulated.

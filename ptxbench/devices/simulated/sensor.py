@@ -6,8 +6,9 @@ from ptxbench.core.clock import Clock
 from ptxbench.devices.simulated.physics import Physics
 from ptxbench.devices.simulated.profile import SensorSpec
 from ptxbench.devices.simulated.rng import hashed_integer, hashed_unit, tick_normal
-from ptxbench.sensors.base import Reader, Reading, SourceName, Unit
+from ptxbench.sensors.base import Reader, Reading, Unit
 from ptxbench.sensors.description import SensorDescription
+from ptxbench.sensors.query_reader import QueryReader
 from ptxbench.sensors.sources import source_of
 
 _BUFFERED_READINGS = 119
@@ -33,32 +34,14 @@ def open_source(spec: SensorSpec, physics: Physics, clock: Clock, seed: int) -> 
     return kind(spec, physics, clock, seed)
 
 
-class TemperatureSource:
-    """The chip's temperature in whole degrees, as NVML gives it."""
-
-    name = SourceName.TEMPERATURE
-
-    def __init__(self, physics: Physics, clock: Clock) -> None:
-        self._physics = physics
-        self._clock = clock
-
-    def read(self) -> tuple[Reading, ...]:
-        """Return the temperature now."""
-        return (Reading(float(round(self._physics.temperature_c(self._clock.now_ns())))),)
+def temperature_source(physics: Physics, clock: Clock) -> Reader:
+    """Return the chip's temperature in whole degrees, as NVML gives it."""
+    return QueryReader("temperature", lambda: float(round(physics.temperature_c(clock.now_ns()))))
 
 
-class ClockSource:
-    """The chip's SM clock in whole MHz, as NVML gives it."""
-
-    name = SourceName.CLOCK
-
-    def __init__(self, physics: Physics, clock: Clock) -> None:
-        self._physics = physics
-        self._clock = clock
-
-    def read(self) -> tuple[Reading, ...]:
-        """Return the clock now."""
-        return (Reading(float(round(self._physics.clock_mhz(self._clock.now_ns())))),)
+def clock_source(physics: Physics, clock: Clock) -> Reader:
+    """Return the chip's SM clock in whole MHz, as NVML gives it."""
+    return QueryReader("clock", lambda: float(round(physics.clock_mhz(clock.now_ns()))))
 
 
 class TickedSource:

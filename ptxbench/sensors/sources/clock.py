@@ -11,6 +11,6 @@ SOURCE = PowerSource(
     # No document gives its figures.
     documented=lambda _capability: Figures(averaging_s=0.0),
     reader=lambda library, handle: QueryReader(
-        "clock", library, lambda: float(library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM))
+        "clock", lambda: float(library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM)), library
     ),
 )

@@ -12,7 +12,7 @@ def _reader(library: Any, handle: Any) -> QueryReader:
     """Return the reader of whole degrees Celsius."""
     # nvmlDeviceGetTemperature is the only query in drivers before 565; NVML drops it with CUDA 14.
     query = getattr(library, "nvmlDeviceGetTemperatureV", None) or library.nvmlDeviceGetTemperature
-    return QueryReader("temperature", library, lambda: float(query(handle, library.NVML_TEMPERATURE_GPU)))
+    return QueryReader("temperature", lambda: float(query(handle, library.NVML_TEMPERATURE_GPU)), library)
 
 
 # No document gives its figures.

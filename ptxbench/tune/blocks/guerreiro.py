@@ -37,27 +37,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from ptxbench.tune.blocks.search import BlockVariant
 
 # Section III-A: only distributions over this occupancy are tried.
 HIGH_OCCUPANCY = 0.8
 
 
-class Distribution(Protocol):
-    """A block size of a kernel."""
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        ...
-
-    @property
-    def occupancy(self) -> float:
-        """Occupancy by Eq. 5, 0 to 1."""
-        ...
-
-
-D = TypeVar("D", bound=Distribution)
+D = TypeVar("D", bound="BlockVariant")
 # Index of a distribution for each kernel.
 Choice = tuple[int, ...]
 
