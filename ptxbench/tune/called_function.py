@@ -10,9 +10,8 @@ from typing import Any
 
 from ptxbench.core.errors import InputError, LaunchError, PtxbenchError
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.devices.calling import Call, CallingGpu
+from ptxbench.devices.calling import Call
 from ptxbench.experiment.calls.outputs import first_difference
-from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.space import Space
@@ -27,28 +26,6 @@ class Calling:
 
     variant: Configuration
     call: Call
-
-
-@dataclass(frozen=True)
-class Called:
-    """Calls back to back.
-
-    Attributes:
-        gpu: Where they run.
-        call: What is called.
-    """
-
-    gpu: CallingGpu
-    call: Call
-
-    def time_s(self, times: int) -> float:
-        """Call so often, and return how long that took, s."""
-        return self.gpu.time_calls_s(self.call, times)
-
-    def run(self, times: int, pause_s: float) -> KernelRun:
-        """Idle for a while, then call so often while power is recorded."""
-        self.gpu.clock.sleep_s(pause_s)
-        return self.gpu.run_calls(self.call, times)
 
 
 class CalledFunction:

@@ -6,14 +6,14 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.catalogue.occupancy import occupancy
 from ptxbench.core.errors import ArgumentError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.devices.base import Gpu, Launch
+from ptxbench.devices.base import Gpu
 from ptxbench.devices.calling import CallingGpu
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.sensor_choice import board_sensor
@@ -25,7 +25,7 @@ from ptxbench.experiment.settled_run import (
 )
 from ptxbench.model.throughput import dram_time_s
 from ptxbench.sensors.kernel_run import KernelRun
-from ptxbench.tune.called_function import Called, Calling
+from ptxbench.tune.called_function import Calling
 from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.check import Correct
 from ptxbench.tune.estimate import COOL_C, Work
@@ -68,37 +68,17 @@ class TrialOptions:
     heat_up_s: float = 0.0
 
 
-class Repeated(Protocol):
-    """What can be launched or called back to back."""
-
-    def time_s(self, times: int) -> float:
-        """Do it so often, and return how long that took, s."""
-        ...
-
-    def run(self, times: int, pause_s: float) -> KernelRun:
-        """Idle for a while, then do it so often while power is recorded."""
-        ...
-
-
 @dataclass(frozen=True)
-class Launched:
-    """A launch.
+class _Work:
+    """What is timed and measured of a variant.
 
     Attributes:
-        gpu: Where it runs.
-        launch: The launch.
+        time_s: Does it so often, and returns how long that took, s.
+        run: Idles for so many s, then does it so often while power is recorded.
     """
 
-    gpu: Gpu
-    launch: Launch
-
-    def time_s(self, times: int) -> float:
-        """Launch so often, and return how long that took, s."""
-        return self.gpu.time_s(replace(self.launch, times=times))
-
-    def run(self, times: int, pause_s: float) -> KernelRun:
-        """Idle for a while, then launch so often while power is recorded."""
-        return self.gpu.run(replace(self.launch, times=times, before_s=pause_s))
+    time_s: Callable[[int], float]
+    run: Callable[[int, float], KernelRun]
 
 
 class VariantRunner:
@@ -270,14 +250,24 @@ class VariantRunner:
             self._temperature = (now_s, self.gpu.telemetry().temperature_c)
         return self._temperature[1]
 
-    def _work(self, kernel: Any) -> Repeated:
-        """Return what is timed and measured of a variant."""
-        if isinstance(kernel, Calling):
-            assert isinstance(self.gpu, CallingGpu)  # noqa: S101 - `tune_function` wants one
-            return Called(self.gpu, kernel.call)
-        return Launched(self.gpu, self.tunable.launch(kernel))
+    def _work(self, kernel: Any) -> _Work:
+        gpu = self.gpu
+        if not isinstance(kernel, Calling):
+            launch = self.tunable.launch(kernel)
+            return _Work(
+                lambda times: gpu.time_s(replace(launch, times=times)),
+                lambda times, pause_s: gpu.run(replace(launch, times=times, before_s=pause_s)),
+            )
+        assert isinstance(gpu, CallingGpu)  # noqa: S101 - `tune_function` wants one
+        calling, call = gpu, kernel.call
 
-    def _with_power(self, trial: Trial, work: Repeated) -> Trial:
+        def run(times: int, pause_s: float) -> KernelRun:
+            calling.clock.sleep_s(pause_s)
+            return calling.run_calls(call, times)
+
+        return _Work(lambda times: calling.time_calls_s(call, times), run)
+
+    def _with_power(self, trial: Trial, work: _Work) -> Trial:
         began_s = time.perf_counter()
 
         def attempt(window_s: float) -> tuple[KernelRun, int]:
