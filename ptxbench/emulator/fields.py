@@ -115,10 +115,7 @@ def _reverse(op: Opcode, a: Bits) -> Bits:
 
 def _set_bits(bits: Bits) -> Bits:
     """Return how many bits are set."""
-    for n, lower in _LOWER[:3]:
-        bits = (bits & lower) + ((bits >> np.uint64(n)) & lower)
-    # The highest byte of this product is the sum of all eight.
-    return (bits * np.uint64(0x0101010101010101)) >> np.uint64(56)
+    return np.bitwise_count(bits).astype(np.uint64)
 
 
 def _count(op: Opcode, a: Bits) -> Bits:

@@ -26,15 +26,13 @@ int cuptiGetVersion(uint32_t *version) {
 }
 int cuptiActivityRegisterTimestampCallback(uint64_t (*from)(void)) { stamp = from; return 0; }
 int cuptiActivityRegisterCallbacks(request_fn a, complete_fn b) { request = a; complete = b; return 0; }
-static int enabled, whole_graphs;
+static int enabled;
 int cuptiActivityEnable(uint32_t kind) {
     enabled |= kind == 10;
-    whole_graphs |= kind == 51;
-    return getenv("FAKE_BUSY") ? 39 : kind != 10 && kind != 3 && kind != 51;
+    return getenv("FAKE_BUSY") ? 39 : kind != 10 && kind != 3;
 }
 int cuptiActivityDisable(uint32_t kind) {
     enabled &= kind != 10;
-    whole_graphs &= kind != 51;
     return 0;
 }
 int cuptiFinalize(void) { return enabled = 0; }
@@ -101,27 +99,18 @@ int cuLaunchKernel(void *name, unsigned gx, unsigned gy, unsigned gz, unsigned b
     fake_kernel(name, start, start + 1500, 0);
     return 0;
 }
-/* A graph of so many kernels as its handle says, 1 us each; kernel by kernel it takes the host longer. */
+/* A graph of so many kernels as its handle says, 1 us each. */
 int cuGraphLaunch(void *graph, void *stream) {
-    static uint32_t correlation;
     uint32_t id = (uint32_t)(uintptr_t)graph;
     uint64_t start = stamp();
     (void)stream;
-    usleep(id ? whole_graphs ? 300 : 1000 : 0);
+    usleep(id ? 1000 : 0);
     pthread_mutex_lock(&lock);
-    correlation++;
-    if (enabled && whole_graphs && id) {
-        uint8_t *record = add_kernel(NULL, start, start + 1000 * id, 0);
-        memcpy(record, (uint32_t[]){51, correlation}, 8);
-        memcpy(record + 8, (uint64_t[]){start, start + 1000 * id}, 16);
-        memcpy(record + 24, (uint32_t[]){0, id, 1, 7}, 16);
-    } else
-        for (uint32_t i = 0; enabled && i < id; i++) {
-            uint8_t *record = add_kernel(i ? "small" : "large", start + 1000 * i, start + 1000 * i + (i ? 400 : 800), 0);
-            memcpy(record + 92, &correlation, 4);
-            memcpy(record + 144, &(uint64_t){i + 1}, 8);
-            memcpy(record + 156, &id, 4);
-        }
+    for (uint32_t i = 0; enabled && i < id; i++) {
+        uint8_t *record = add_kernel(i ? "small" : "large", start + 1000 * i, start + 1000 * i + (i ? 400 : 800), 0);
+        memcpy(record + 144, &(uint64_t){i + 1}, 8);
+        memcpy(record + 156, &id, 4);
+    }
     return pthread_mutex_unlock(&lock);
 }
 void fake_loss(size_t count) { lost += count; }
@@ -222,12 +211,7 @@ int main(int count, char **words) {
     }
     if (!strcmp(what, "graphs")) {
         int (*launch)(void *, void *) = (int (*)(void *, void *))dlsym(cupti, "cuGraphLaunch");
-        /* The second graph comes when graphs are seen as a whole. */
         while (fake_now() - base < 500000000) launch((void *)5, NULL);
-        while (fake_now() - base < 1200000000) {
-            launch((void *)5, NULL);
-            launch((void *)8, NULL);
-        }
     }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);
     while (wait(NULL) > 0) {}
