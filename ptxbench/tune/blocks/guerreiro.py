@@ -37,16 +37,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from ptxbench.tune.blocks.search import BlockVariant
+from typing import Protocol, TypeVar
 
 # Section III-A: only distributions over this occupancy are tried.
 HIGH_OCCUPANCY = 0.8
 
 
-D = TypeVar("D", bound="BlockVariant")
+class Distribution(Protocol):
+    """A block size of threads with its occupancy, 0 to 1."""
+
+    @property
+    def threads(self) -> int: ...
+    @property
+    def occupancy(self) -> float: ...
+
+
+D = TypeVar("D", bound=Distribution)
 # Index of a distribution for each kernel.
 Choice = tuple[int, ...]
 
