@@ -47,9 +47,12 @@ class Distribution(Protocol):
     """A block size of threads with its occupancy, 0 to 1."""
 
     @property
-    def threads(self) -> int: ...
+    def threads(self) -> int:
+        """Threads of a block."""
+
     @property
-    def occupancy(self) -> float: ...
+    def occupancy(self) -> float:
+        """Share of the warps that an SM may hold."""
 
 
 D = TypeVar("D", bound=Distribution)
