@@ -14,7 +14,7 @@ import click
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import plot_of, require_resumable
-from ptxbench.cli.output import print_encoded, print_table, say_lost
+from ptxbench.cli.output import print_encoded, print_table, say, say_lost
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, SensorPath
 from ptxbench.report.text_table import output_width
@@ -122,8 +122,8 @@ def _say_stopped(last: Progress, spec: str | None) -> None:
     go_on = shlex.join(["ptxbench", "doctor", "methods", "--resume", "--out", folder, *of_gpu])
     so_far = shlex.join(["ptxbench", "doctor", "methods", "--gpu", f"replay:{folder}"])
     kept = f"stopped; {last.done} of {last.total} recordings are kept"
-    click.echo(f"ptxbench: {kept}. Continue with: {go_on}", err=True)
-    click.echo(f"ptxbench: Compute the result so far with: {so_far}", err=True)
+    say(f"{kept}. Continue with: {go_on}")
+    say(f"Compute the result so far with: {so_far}")
 
 
 def print_methods(found: MethodsFile, path: Path) -> None:

@@ -9,7 +9,7 @@ import click
 
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import JsonOptions
-from ptxbench.cli.output import print_json, print_table
+from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.core.errors import GpuError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.printable import number
@@ -48,7 +48,7 @@ def command(options: JsonOptions) -> None:
         if gpu.fault:
             click.echo(f"GPU {gpu.index} cannot be used: {gpu.fault}")
     if missing:
-        click.echo(f"ptxbench: no real GPU: {missing}", err=True)
+        say(f"no real GPU: {missing}")
 
 
 def _simulated() -> list[tuple[str, GpuInfo]]:

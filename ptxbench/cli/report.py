@@ -12,6 +12,7 @@ import click
 
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllRows, plot_of
+from ptxbench.cli.output import say
 from ptxbench.cli.parameters import FormatName, Size
 from ptxbench.cli.terminal import as_written
 from ptxbench.core.errors import InputError
@@ -97,7 +98,7 @@ def command(options: _Options) -> None:
 
         page = PageSize(*options.size) if options.size else None
         for path in plot_energies(reports[0].rows, reports[0].gpu, options.plot, options.rows, page):
-            click.echo(f"ptxbench: wrote {path}", err=True)
+            say(f"wrote {path}")
     if options.as_json or options.form or options.out is not None or options.plot is None:
         _give(
             render_report(name, reports, output_width() if options.out is None else None), name, options.out
@@ -214,7 +215,7 @@ def _report_rooflines(
     _give(render_rooflines(reports), form, out)
     missing = missing_fits(reports)
     for line in missing:
-        click.echo(f"ptxbench: {line}", err=True)
+        say(line)
     if missing:
         sys.exit(1)
 
@@ -245,7 +246,7 @@ def _report_profile(options: _Options, form: str) -> None:
         whole = page(folder, found) if form == "html" else ""
     if options.flame is not None:
         write_bytes(options.flame, FORMATS[format_of(options.flame)](profile_stacks(found)))
-        click.echo(f"ptxbench: wrote {options.flame}", err=True)
+        say(f"wrote {options.flame}")
     width = output_width() if options.out is None else None
     if form != "html":
         whole = json.dumps(document(found), indent=1) if form == "json" else text(found, width)
@@ -261,4 +262,4 @@ def _give(text: str, form: str, out: Path | None) -> None:
         return
 
     write_text(out, text + "\n")
-    click.echo(f"ptxbench: wrote {out}", err=True)
+    say(f"wrote {out}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.cli.command import command_of
-from ptxbench.cli.output import print_json
+from ptxbench.cli.output import print_json, say
 from ptxbench.cli.parameters import PictureFolder, require_report
 from ptxbench.core.errors import InputError
 from ptxbench.core.option import Arg, Opt
@@ -85,7 +85,7 @@ def report(options: _ReportOptions) -> int:
     if options.out is not None:
         text = _file_text(options.out, manifest, trials, found, parts)
         write_text(options.out, text)
-        click.echo(f"ptxbench: wrote {options.out}", err=True)
+        say(f"wrote {options.out}")
     if options.as_json:
         print_json(_plain(found))
     elif options.out is None:
@@ -132,7 +132,7 @@ def _draw(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial], pl
     plots.mkdir(parents=True, exist_ok=True)
     for name, figure in draw_all(manifest, found, trials).items():
         save(figure, plots / f"{name}.png")
-        click.echo(f"ptxbench: wrote {plots / f'{name}.png'}", err=True)
+        say(f"wrote {plots / f'{name}.png'}")
 
 
 def _pictures(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial]) -> dict[str, Figure]:
@@ -141,7 +141,7 @@ def _pictures(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial]
     try:
         return draw_all(manifest, found, trials)
     except InputError as error:
-        click.echo(f"ptxbench: no pictures: {error}", err=True)
+        say(f"no pictures: {error}")
         return {}
 
 

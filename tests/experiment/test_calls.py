@@ -105,6 +105,14 @@ def test_at_the_power_limit_windows_are_long_and_a_small_budget_says_what_is_eno
     assert told.verdict is Verdict.UNDECIDED
 
 
+@pytest.mark.parametrize("power_w", [620.0, 700.0])
+def test_a_time_too_short_for_three_rounds_at_the_power_limit_is_given_to_one_that_settles(power_w):
+    gpu = ReplayingGpu(1)
+    (windows,) = RoundMeasurement(gpu, [drawing(gpu, power_w)], RoundSettings(budget_s=5.0)).run().windows
+    assert [one.reason for one in windows] == [""]
+    assert windows[0].power_w == pytest.approx(gpu.info.power_limit_w, rel=0.005)
+
+
 def test_what_pauses_let_pass_above_the_limit_is_not_its_power():
     class Pausing(ReplayingGpu):
         def run_calls(self, call, times):

@@ -169,8 +169,13 @@ class RoundMeasurement:
             return self._windows_s
         pairs = list(zip(held, self._windows_s, strict=True))
         beside_s = sum(window_s + self._beside_s for is_held, window_s in pairs if not is_held)
-        fitting_s = (left_s / LEAST_ROUNDS - beside_s) / sum(held) - 2 * self._beside_s
         ample_s, least_s = SETTLE.longer_s[0], self._least_at_limit_s
+
+        def fitting(rounds: int) -> float:
+            return (left_s / rounds - beside_s) / sum(held) - 2 * self._beside_s
+
+        # Where the time is too short for all rounds, one that settles tells more than two that do not.
+        fitting_s = fitting(LEAST_ROUNDS) if fitting(LEAST_ROUNDS) >= least_s else fitting(1)
         first_s = min(ample_s, max(least_s, fitting_s))
         # What did not settle twice needs more.
         twice = [len(rounds) > 1 and all(one[n].reason for one in rounds[-2:]) for n in range(len(held))]
