@@ -201,7 +201,7 @@ texts = [render_module(row, hopper, Form.LATENCY) for row in rows]
 key = verdict_key(rows[0], hopper, OptLevel.O3, Form.LATENCY)
 print(json.dumps([ptxbench.__file__, texts, key]))
 """
-    rows = [row for row in MEASURABLE if row.exists_on(HOPPER)]
+    rows = [row for row in MEASURABLE if row.exists_on(HOPPER)][::4]
     done = subprocess.run(
         [sys.executable, "-c", f"NAMES = {[row.name for row in rows]!r}\n{code}"],
         capture_output=True,

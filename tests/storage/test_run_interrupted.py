@@ -39,11 +39,11 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def test_last_line_torn_at_any_byte_loses_that_trial_only(run):
+def test_torn_last_line_loses_that_trial_only(run):
     journal = run / "partial" / "records.jsonl"
     whole = journal.read_bytes()
     begin_of_last = whole[:-1].rfind(b"\n") + 1
-    for size in range(begin_of_last, len(whole)):
+    for size in (*range(begin_of_last, len(whole), 23), len(whole) - 1):
         journal.write_bytes(whole[:size])
         assert RunFolder.open(run).done == {fake.record(0).trial_id, fake.record(1).trial_id}
     for size in (begin_of_last, begin_of_last + 1, begin_of_last + 100, len(whole) - 1):
