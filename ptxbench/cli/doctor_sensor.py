@@ -58,14 +58,15 @@ def sensor(options: _Options) -> None:
     """
     import scipy  # noqa: F401, before anything is measured
 
-    from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe_again, sense
+    from ptxbench.experiment.recordings import worked_out_again
+    from ptxbench.experiment.sensor_study import PURPOSE, RECORDING, describe, sense
     from ptxbench.storage.recording import RecordingFolder
+    from ptxbench.storage.sensor_file import SENSOR_FILE
 
     require_resumable(options.resume, options.spec, options.out)
     if options.spec is not None and options.spec.startswith("replay:"):
-        found, folder = describe_again(
-            RecordingFolder.open(Path(options.spec.removeprefix("replay:")), PURPOSE), options.out
-        )
+        recorded = RecordingFolder.open(Path(options.spec.removeprefix("replay:")), PURPOSE)
+        found, folder = worked_out_again(recorded, options.out, SENSOR_FILE, describe)
     else:
         gpu = open_chosen_gpu(options.spec)
         try:

@@ -15,7 +15,7 @@ from ptxbench.core.errors import GpuError, InputError
 from ptxbench.devices.base import Gpu
 from ptxbench.energy.gate.recording import believed_trace, notes_on_source
 from ptxbench.experiment.load import Load, prepare_load
-from ptxbench.experiment.recordings import open_recordings, worked_out_again
+from ptxbench.experiment.recordings import open_recordings
 from ptxbench.sensors.characterize.probe import probe
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.storage.document import write_document
@@ -101,23 +101,6 @@ def sense(gpu: Gpu, path: Path | None = None, *, resume: bool = False) -> tuple[
         document = describe(folder)
         write_document(folder.path / SENSOR_FILE, document)
     return document, folder.path
-
-
-def describe_again(folder: RecordingFolder, out: Path | None) -> tuple[SensorFile, RecordingFolder]:
-    """Work the description out again from a recorded folder, which is left as it is.
-
-    Args:
-        folder: What `sense` has recorded.
-        out: New folder for a copy of the recording with the new description; None: nothing is written.
-
-    Returns:
-        The description, and the folder that it is about.
-
-    Raises:
-        GpuError: No power source followed the load.
-        InputError: The new folder cannot be written.
-    """
-    return worked_out_again(folder, out, SENSOR_FILE, describe)
 
 
 def throttling_notes(recording: Recording) -> tuple[str, ...]:

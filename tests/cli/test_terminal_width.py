@@ -54,8 +54,7 @@ def said(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     # What takes long to work out again is read, or worked out once.
     monkeypatch.setattr(
-        "ptxbench.experiment.sensor_study.describe_again",
-        lambda folder, _out: (read_sensor_file(folder.path), folder),
+        "ptxbench.experiment.sensor_study.describe", lambda folder: read_sensor_file(folder.path)
     )
     monkeypatch.setattr(
         "ptxbench.experiment.sampling.again",
