@@ -15,7 +15,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from ptxbench.catalogue.select import chosen_names
+from ptxbench.catalogue.select import chosen
 from ptxbench.core.condition import OptLevel, Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.devices.select import open_gpu
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _measure(arguments: argparse.Namespace) -> int:
     options = RunOptions(
-        instructions=chosen_names(arguments.instructions, arguments.category),
+        instructions=chosen(arguments.instructions, arguments.category).names,
         opt_levels=tuple(OptLevel(level) for level in arguments.opt_level),
         protocols=tuple(arguments.protocol),
         patterns=tuple(Pattern(name) for name in arguments.operands),

@@ -64,15 +64,6 @@ def chosen(patterns: Iterable[str], category: str = "") -> Selection:
     return few(Selection(left))
 
 
-def chosen_names(patterns: Iterable[str], category: str = "") -> tuple[str, ...]:
-    """Return the names of what to measure (see `chosen`), in the order given.
-
-    Raises:
-        InputError: As `chosen`.
-    """
-    return chosen(patterns, category).names
-
-
 def matching_instructions(
     wanted: Selection,
     category: str = "",

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from fakes.script import load_script
 
-from ptxbench.catalogue.select import chosen_names
+from ptxbench.catalogue.select import chosen
 from ptxbench.cli.main import group
 
 boards = load_script("runners/measure_boards.py")
@@ -23,7 +23,7 @@ def test_every_step_is_a_command_line_and_every_row_is_in_the_catalogue(tmp_path
         for name, *words in step.commands:
             group.get_command(click.Context(group), name).make_context(name, list(words))
     for names in (boards.ROWS, boards.TABLE1):
-        assert len(set(chosen_names(names, ""))) == len(names)
+        assert len(set(chosen(names, "").names)) == len(names)
     assert len(boards.TABLE1) == 36
     assert [step.name for step in boards.steps(["0"], tmp_path, 1)] == ["doctor", "alone", "last"]
 
