@@ -37,7 +37,7 @@ from ptxbench.tune.folder import TuningFolder
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.kernel import Refused
 from ptxbench.tune.variant import Problem, Variant
-from ptxbench.tune.variant_runner import Launched, short_timing_s
+from ptxbench.tune.variant_runner import short_timing_s
 
 KEPT = Path(__file__).parents[1] / "results" / "nvidia-h100" / "tunings" / "gemm-f16-sizes" / "08192"
 _WINDOWS_S = (0.4, 5.0)
@@ -130,7 +130,7 @@ def measured(
     if isinstance(built, Refused):
         raise InputError(f"{variant.name}: {built.reason}")
     launch = tunable.launch(built)
-    time_s = short_timing_s(Launched(gpu, launch).time_s)
+    time_s = short_timing_s(lambda times: gpu.time_s(replace(launch, times=times)))
     source = SourceCheck(board_sensor(gpu.sensors), gpu.sensors)
     chance, began_s = np.random.default_rng(_SEED), time.monotonic()
     found: list[Measurement] = []
