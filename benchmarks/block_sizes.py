@@ -28,9 +28,8 @@ from ptxbench.devices.simulated.load import find_profile
 from ptxbench.devices.simulated.timing import resident_blocks
 from ptxbench.tune.blocks.guerreiro import (
     ConcurrentCost,
-    Found,
     ordered_distributions,
-    tune_concurrent_and_clock,
+    tune_blocks,
 )
 
 PROFILE = find_profile("h200-ridge")
@@ -142,7 +141,7 @@ def judge(
         return ConcurrentCost(cost(run) * (1 + noise * rng.standard_normal()), run.kernel_s)
 
     counts = [len(one) for one in ordered]
-    found: Found[tuple[int, ...]] = tune_concurrent_and_clock(counts, clocks_mhz, measured, patience)
+    found = tune_blocks(counts, measured, clocks_mhz, patience)
     chosen = tuple(of[n] for of, n in zip(ordered, found.choice, strict=True))
     of_chosen = cost(truth(chosen, found.clock_mhz))
 
