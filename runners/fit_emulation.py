@@ -204,25 +204,30 @@ def _estimated(one: Seen, machine: Machine, work: KernelWork) -> float:
     return estimate(work, machine, conditions).energy_j
 
 
-def fit_scale(kernels: Sequence[Seen]) -> float:
-    """Return the factor by which kernels are nearest to what was measured, relative to their energy."""
-    # The energy is linear in the factor.
-    ends = np.array([[dynamic_j(one, scale) / one.energy_j for scale in (1.0, 2.0)] for one in kernels])
-    slope = ends[:, 1] - ends[:, 0]
-    rest = np.array([(one.energy_j - one.static_j) / one.energy_j for one in kernels]) - (ends[:, 0] - slope)
-    return float(slope @ rest / (slope @ slope))
-
-
 def fit(kernels: Sequence[Seen]) -> EmulationTerms:
-    """Return the number fitted to fit families, and how far each of them is off by the others."""
+    """Return the factor fitted to fit families, and how far each of them is off by the others.
+
+    The factor is the one by which kernels are nearest to what was measured, relative to their energy.
+    """
     chosen = [one for one in kernels if one.case.purpose is Purpose.FIT]
-    families = sorted({one.family for one in chosen})
-    ratios = []
-    for family in families:
-        scale = fit_scale([one for one in chosen if one.family != family])
-        own = [one for one in chosen if one.family == family]
-        ratios += [(one.energy_j - one.static_j) / dynamic_j(one, scale) for one in own]
-    return EmulationTerms(fit_scale(chosen), *log_normal_ends(ratios), len(chosen), len(families))
+    families = np.array([one.family for one in chosen])
+    # The energy is linear in the factor.
+    ends = np.array([[dynamic_j(one, scale) for scale in (1.0, 2.0)] for one in chosen])
+    slope = ends[:, 1] - ends[:, 0]
+    rest = ends[:, 0] - slope
+    whole = np.array([one.energy_j for one in chosen])
+    wanted = whole - np.array([one.static_j for one in chosen])
+
+    def scale_of(some: npt.NDArray[np.bool_]) -> float:
+        x, y = slope[some] / whole[some], (wanted - rest)[some] / whole[some]
+        return float(x @ y / (x @ x))
+
+    names = sorted(set(families))
+    ratios: list[float] = []
+    for own in (families == name for name in names):
+        ratios += (wanted / (rest + slope * scale_of(~own)))[own].tolist()
+    everything = np.ones(len(chosen), bool)
+    return EmulationTerms(scale_of(everything), *log_normal_ends(ratios), len(chosen), len(names))
 
 
 def errors_pct(kernels: Sequence[Seen], terms: EmulationTerms) -> dict[str, Floats]:
