@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ptxbench.cli.output import print_table
-from ptxbench.model.atlas import FITTED_INCLUDES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,6 +108,8 @@ def _print_energies(result: RooflineResult, beside: dict[str, UnitEnergy] | None
         rows.append(cells)
     print_table(columns, rows, ("fitted", "table"))
     if beside is not None:
+        from ptxbench.model.atlas import FITTED_INCLUDES
+
         click.echo(f"fitted: {FITTED_INCLUDES}")
         for name, figure in beside.items():
             click.echo(f"table, {name}: {figure.note}")
