@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Self
 
 from ptxbench.sensors.base import SourceName
 
@@ -125,6 +127,15 @@ class Claim:
     scatter_w: float = 0.0
     found_w: Span | None = None
     reasons: tuple[Reason, ...] = ()
+
+    @classmethod
+    def of_energy(
+        cls, label: str, energy_j: float, length_s: float, way: Way, source: SourceName, **more: Any
+    ) -> Self:
+        """Return the energy of a window of a length, with what else is known of it; NaN: not said."""
+        boards = more.get("boards", 1)
+        power_w = energy_j / length_s / boards if length_s > 0 else math.nan
+        return cls(label, "J", energy_j, power_w, way, source, Span(length_s, length_s), **more)
 
 
 @dataclass(frozen=True)

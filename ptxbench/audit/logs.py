@@ -111,14 +111,12 @@ def _of_windows(
         read = mtsm_j(good, window)
         label = f"{name} {one.label or f'window {number}'} energy"
         before = good.value[good.time_ns <= window.start_ns] if tells_before else good.value[:0]
-        claim = Claim(
-            label=label,
-            unit="J",
-            value=read.energy_j,
-            power_w=read.energy_j / window.elapsed_s,
-            way=Way.MEAN,
-            source=good.source,
-            window_s=_exactly(window.elapsed_s),
+        claim = Claim.of_energy(
+            label,
+            read.energy_j,
+            window.elapsed_s,
+            Way.MEAN,
+            good.source,
             poll_s=_poll_s(good),
             gpu=log.gpu,
             is_uneven=True,
@@ -157,14 +155,12 @@ def _of_counter(name: str, log: Log, good: Series, windows: Sequence[LabelledWin
             continue
         energy_j = float(good.value[edges[1]] - good.value[edges[0]])
         idle = Reason(Cause.IDLE_INCLUDED, "of the whole log, idle included")
-        yield Claim(
-            label=label,
-            unit="J",
-            value=energy_j,
-            power_w=energy_j / window.elapsed_s,
-            way=Way.COUNTER,
-            source=good.source,
-            window_s=_exactly(window.elapsed_s),
+        yield Claim.of_energy(
+            label,
+            energy_j,
+            window.elapsed_s,
+            Way.COUNTER,
+            good.source,
             # At the edges of a window the last value that was read counts.
             poll_s=_poll_s(good) if windows else 0.0,
             gpu=log.gpu,

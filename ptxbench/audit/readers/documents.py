@@ -107,17 +107,8 @@ def _validation(plain: dict[str, Any]) -> Contents:
 
 
 def _of_window(label: str, energy_j: float, length_s: float, boards: int) -> Claim:
-    return Claim(
-        label=label,
-        unit="J",
-        value=energy_j,
-        power_w=energy_j / length_s / boards if length_s > 0 else math.nan,
-        way=Way.MEAN,
-        source=SourceName.USAGE,
-        window_s=Span(length_s, length_s) if length_s > 0 else Span(0.0, 0.0),
-        poll_s=_INFERENCE_POLL_S,
-        boards=boards,
-    )
+    read = Way.MEAN, SourceName.USAGE
+    return Claim.of_energy(label, energy_j, length_s, *read, poll_s=_INFERENCE_POLL_S, boards=boards)
 
 
 def _aggregate(plain: dict[str, Any]) -> Contents:

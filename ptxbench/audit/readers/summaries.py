@@ -49,18 +49,11 @@ def read_zeus(path: Path) -> Contents:
         for column, cell in row.items():
             gpu = _ZEUS_GPU.fullmatch(column)
             if gpu is not None:
-                energy_j = _as_float(cell)
-                claims.append(
-                    Claim(
-                        label=f"{printable(row['window_name'])} GPU {gpu[1]}",
-                        unit="J",
-                        value=energy_j,
-                        power_w=energy_j / length_s if length_s > 0 else math.nan,
-                        way=Way.COUNTER,
-                        source=SourceName.COUNTER,
-                        window_s=Span(length_s, length_s),
-                    )
+                label, read = (
+                    f"{printable(row['window_name'])} GPU {gpu[1]}",
+                    (Way.COUNTER, SourceName.COUNTER),
                 )
+                claims.append(Claim.of_energy(label, _as_float(cell), length_s, *read))
     note = (
         "energies are taken for differences of the energy counter, as on Volta and newer;"
         " with approx_instant_energy, or on older GPUs, they are made in another way"
@@ -82,14 +75,12 @@ def read_codecarbon(path: Path) -> Contents:
         boards = int(counted[1]) if counted else 1
         is_nvidia = "nvidia" in row.get("gpu_model", "").lower() or counted is not None
         claims.append(
-            Claim(
-                label=printable(f"{row.get('project_name', '')} {row.get('run_id', '')[:8]}".strip()),
-                unit="J",
-                value=energy_j,
-                power_w=energy_j / length_s / max(boards, 1) if length_s > 0 else math.nan,
-                way=Way.COUNTER if is_nvidia else Way.UNSAID,
-                source=SourceName.COUNTER,
-                window_s=Span(length_s, length_s),
+            Claim.of_energy(
+                printable(f"{row.get('project_name', '')} {row.get('run_id', '')[:8]}".strip()),
+                energy_j,
+                length_s,
+                Way.COUNTER if is_nvidia else Way.UNSAID,
+                SourceName.COUNTER,
                 gpu=printable(counted[2] if counted else row.get("gpu_model", "")),
                 boards=max(boards, 1),
                 reasons=(idle,),
