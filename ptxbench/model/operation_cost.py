@@ -25,7 +25,7 @@ from ptxbench.sensors.trace import Float64s
 from ptxbench.storage.operations_file import OperationRow
 
 # By how much a run on one board is beside the mean of such boards, as a relative half-width that holds 95%:
-# fitted and judged by `runners/join_operations.py repeat` (docs/howto/operations.md).
+# fitted and judged by `runners/join_operations.py repeat` (studies/boards/operations.md).
 BOARD_HALF = 0.093
 _NEIGHBOURS = 12
 _LEAST_ROWS = 5
