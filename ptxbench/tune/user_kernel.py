@@ -517,7 +517,8 @@ def parameter_kinds(entry: str, ptx: str = "") -> tuple[str, ...]:
     if declared := re.search(rf"\.entry\s+{re.escape(entry)}\s*\(([^)]*)\)", ptx):
         types = re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z])\d+", declared[1])
         return tuple({"u": "i", "s": "i", "f": "f"}.get(one, "") for one in types)
-    signature = re.search(r"\(((?:[\w *]+(?:, )?)+)\)$", demangled(entry))
+    # Of plain types alone: where one has brackets, commas tell nothing.
+    signature = re.search(r"\(([\w *,]+)\)$", demangled(entry))
     types = signature[1].split(", ") if signature else []
     return tuple("f" if one in ("float", "double") else "i" if one in _WHOLE else "" for one in types)
 

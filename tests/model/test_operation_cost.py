@@ -99,6 +99,21 @@ def test_a_damaged_csv_is_a_line(tmp_path, cell, said):
 
 
 @pytest.mark.hostile
+@pytest.mark.parametrize("text", ["", "instruction,energy_pj\n", "instruction,energy_pj\nadd.f32,9\n"])
+def test_what_is_no_table_of_operations_says_what_to_name(tmp_path, text):
+    (tmp_path / "operations.csv").write_text(text)
+    with pytest.raises(InputError, match="has no column framework: name a table of operations"):
+        read_operations(tmp_path)
+
+
+def test_blank_lines_of_a_csv_are_no_rows(tmp_path):
+    path = tmp_path / "operations.csv"
+    write_operations(path, [operation_row(Operation("copy", "f32", (8,)))])
+    path.write_text(path.read_text().replace("\n", "\n\n"))
+    assert len(read_operations(path)) == 1
+
+
+@pytest.mark.hostile
 @pytest.mark.parametrize(
     "changes", [{"shape": "4x4"}, {"op_name": "sort"}, {"shape": "4x-4x4"}, {"gemm_dtype": "b"}]
 )

@@ -128,6 +128,7 @@ def test_arguments_that_are_not_the_parameters_are_said_before_any_trial(written
         ("_Z5scalePffi", "", ("", "f", "i")),
         ("_ZN2ns4softIfLi64EEEvPT_PKS1_ijd", "", ("", "", "i", "i", "f")),
         ("twice", "", ()),
+        ("_Z1kPKfS0_S0_S0_S0_S0_S0_N2ns1BE", "", ()),
         ("twice", ".visible .entry twice(\n.param .u64 .ptr .align 1 a, .param .f32 b,", ()),
         ("t", ".entry t(.param .f32 b,\n.param .s32 c, .param .align 2 .b8 d[2])", ("f", "i", "")),
     ],
