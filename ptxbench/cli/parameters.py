@@ -94,28 +94,6 @@ class Duration(Number):
         return super().convert(number * unit, param, ctx)
 
 
-class LoopCount(_ParamType[tuple[str, float]]):
-    """The passes of one loop, such as 0=128 or 0x1a0=128."""
-
-    name = "LOOP=N"
-    _count = Number(0, 1e18)
-
-    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
-        """Return the loop and its number of passes."""
-        if isinstance(value, tuple):
-            return value
-        loop, _, count = str(value).partition("=")
-        try:
-            return loop.strip().lower(), self._count.convert(count, param, ctx)
-        except click.BadParameter as error:
-            self.fail(
-                f"{value!r} must be LOOP=N with N not negative, such as 0=128 or 0x1a0=128"
-                f" ({error.message.rstrip('.')}).",
-                param,
-                ctx,
-            )
-
-
 class NamedNumber(_ParamType[tuple[str, float]]):
     """A name and a number, NAME=N.
 
@@ -126,12 +104,22 @@ class NamedNumber(_ParamType[tuple[str, float]]):
         high: Greatest.
         above: Whether the number must be greater than `low`.
         is_count: Whether a whole number is an int.
+        is_place: Whether the name is a place in code, whose capitals do not count.
     """
 
     def __init__(
-        self, name: str, example: str, low: float, high: float, *, above: bool = False, is_count: bool = False
+        self,
+        name: str,
+        example: str,
+        low: float,
+        high: float,
+        *,
+        above: bool = False,
+        is_count: bool = False,
+        is_place: bool = False,
     ) -> None:
-        self.name, self._example, self._is_count = name, example, is_count
+        self.name, self._example = name, example
+        self._is_count, self._is_place = is_count, is_place
         self._number = Number(low, high, above=above)
 
     def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
@@ -142,7 +130,8 @@ class NamedNumber(_ParamType[tuple[str, float]]):
         if not sign or not name.strip():
             self.fail(f"{value!r} must be {self.name}, such as {self._example}.", param, ctx)
         number = self._number.convert(text, param, ctx)
-        return name.strip(), int(number) if self._is_count and number == int(number) else number
+        name = name.strip().lower() if self._is_place else name.strip()
+        return name, int(number) if self._is_count and number == int(number) else number
 
 
 class OperandKind(_ParamType["str | float"]):
@@ -169,8 +158,8 @@ class OperandKind(_ParamType["str | float"]):
 PAIRS: dict[str | None, click.ParamType[Any]] = {
     kind.name: kind
     for kind in (
-        LoopCount(),
-        NamedNumber("ADDRESS=P", "0x1b0=0.25", 0, 1),
+        NamedNumber("LOOP=N", "0=128 or 0x1a0=128", 0, 1e18, is_place=True),
+        NamedNumber("ADDRESS=P", "0x1b0=0.25", 0, 1, is_place=True),
         NamedNumber("NAME=N", "N=8192", -1e18, 1e18, is_count=True),
         NamedNumber("UNIT=N", "token=4096", 0, 1e18, above=True),
     )
