@@ -25,7 +25,7 @@ import numpy as np
 
 from ptxbench.analysis.static_power import StaticPower
 from ptxbench.core.arrays import Floats
-from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.distributions import student_quantile
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.estimate import dynamic_parts
 from ptxbench.model.fit_kernel import (
@@ -193,6 +193,7 @@ def fit_calibration(
     freedom = max(len(kernels) - len(names), 1)
     error = math.sqrt(sum(one.fitted**2 for one in residuals) / freedom)
     errors = _errors(matrix, names, spreads, error)
+    reach = student_quantile(freedom)
     terms, kept = _applied(values, unit, before)
     if not is_slowed:
         kept = (*kept, f"gamma {before.gamma:.2f}: fewer than {_MIN_SLOWED} kernels ran at a lower clock")
@@ -201,7 +202,7 @@ def fit_calibration(
         gamma, off = float(gammas[best]), gamma_error(losses)
         terms = replace(terms, gamma=gamma, gamma_error=off, lowest_clock_ratio=lowest)
     found = tuple(
-        _found(name, values[name], errors[name], unit, before, int(np.sum(columns[:, at] > 0)))
+        _found(name, values[name], reach * errors[name], unit, before, int(np.sum(columns[:, at] > 0)))
         for at, name in enumerate(names)
     )
     terms = replace(
@@ -301,8 +302,7 @@ def _residuals(
     return tuple(Residual(*one) for one in zip(names, map(float, fitted), map(float, left_out), strict=True))
 
 
-def _found(name: str, value: float, error: float, unit: Terms, before: Terms, kernels: int) -> CalibratedTerm:
-    ci95 = COVERAGE_FACTOR * error
+def _found(name: str, value: float, ci95: float, unit: Terms, before: Terms, kernels: int) -> CalibratedTerm:
     if name == ACTIVE:
         return CalibratedTerm(name, "W", before.active_w, value, ci95, kernels)
     if name == OPCODES:

@@ -129,6 +129,9 @@ def test_a_kind_at_the_limit_gets_the_idle_time_that_gives_the_power_of_the_step
     share = next_idle_share([attempt(0, 700)], WANTED)
     assert share == pytest.approx(1 - (400 - 120) / (700 - 120))
     assert (1 - share) * 700 + share * 120 == pytest.approx(400)
+    # What is seen with some idle time is of the kind and of that.
+    asleep = attempt(0.2, 0.8 * 700 + 0.2 * 120)
+    assert next_idle_share([attempt(0, 650), asleep], WANTED) == pytest.approx(share)
 
 
 def test_a_lower_clock_is_enough_to_need_idle_time():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ptxbench.core.errors import InputError
+from ptxbench.model import code_work
 from ptxbench.model.control_flow import find_loops
 from ptxbench.model.executed import executions
 from ptxbench.sass.listing import parse_listing
@@ -291,3 +292,12 @@ def test_a_loop_that_is_not_there_is_refused_with_those_that_are():
 def test_calls_of_what_nobody_sees_and_indirect_jumps_are_refused(line, words):
     with pytest.raises(InputError, match=words):
         executions(kernel("MOV R1, R2", line, "EXIT"), {})
+
+
+def test_lines_of_a_routine_have_the_places_by_which_its_executions_are_counted(monkeypatch):
+    entry, routine = (replace(kernel("EXIT"), name=name) for name in ("k", "half"))
+    lines = {"k": {0: "k.cu:3"}, "half": {0: "half.h:12", 16: "half.h:13"}}
+    monkeypatch.setattr(code_work, "disassemble", lambda image, lines: image.decode())
+    monkeypatch.setattr(code_work, "source_lines", lambda listing, name: lines[name])
+    found = code_work.KernelCode(entry, {"k": entry, "half": routine}, b"listing").lines()
+    assert found == {"0x0": "k.cu:3", "half:0x0": "half.h:12", "half:0x10": "half.h:13"}
