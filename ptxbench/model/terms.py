@@ -1,6 +1,6 @@
 """What the table of instructions lacks but an estimate needs: bytes, accesses, tensor cores, clock, activity.
 
-Fitted to kernels that are kept apart from those that the model is judged by (ptxbench.model.fit), and kept
+Fitted to kernels that are kept apart from those that the model is judged by (runners/model_fit.py), and kept
 beside the run as model.json. Without that file an estimate goes on without these terms, and says so.
 """
 
