@@ -24,7 +24,6 @@ from ptxbench.experiment.linearity import Linearity
 from ptxbench.experiment.protocols import protocol_names
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
-from ptxbench.experiment.run_state import Progress
 from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.experiment.supervise import supervise
@@ -107,7 +106,7 @@ def _measure(arguments: argparse.Namespace) -> int:
             rows = measure_table(
                 gpu,
                 folder,
-                on_progress=_say_round if arguments.quiet else lambda _: None,
+                show=_say_round if arguments.quiet else lambda *_: None,
                 on_trial=(lambda _: None) if arguments.quiet else _say_trial,
                 budget_s=60 * arguments.budget_minutes,
             )
@@ -120,8 +119,8 @@ def _measure(arguments: argparse.Namespace) -> int:
     return int(any(row.status != "ok" for row in rows))
 
 
-def _say_round(at: Progress) -> None:
-    print(f"{at.done} of {at.total}: {at.subject}", file=sys.stderr)
+def _say_round(done: int, total: int, what: str) -> None:
+    print(f"{done} of {total}: {what}", file=sys.stderr)
 
 
 def _say_trial(record: TrialRecord) -> None:

@@ -44,7 +44,7 @@ _OPTIONAL = {
     *EXPECTATION_KEYS,
 }
 TEMPLATE_SUFFIX = ".ptx.j2"
-_PARSED = Cache("catalogue")
+_PARSED = Cache("catalogue", quiet=True)
 # So many names are in most of the files.
 _MANY = 100
 _NAMED = re.compile(r'name = "([^"]*)"')

@@ -94,79 +94,44 @@ class Duration(Number):
         return super().convert(number * unit, param, ctx)
 
 
-class LoopCount(_ParamType[tuple[str, float]]):
-    """The passes of one loop, such as 0=128 or 0x1a0=128."""
+class NamedNumber(_ParamType[tuple[str, float]]):
+    """A name and a number, NAME=N.
 
-    name = "LOOP=N"
-    _count = Number(0, 1e18)
+    Args:
+        name: What stands for it in the help, such as "NAME=N".
+        example: One of them.
+        low: Least number.
+        high: Greatest.
+        above: Whether the number must be greater than `low`.
+        is_count: Whether a whole number is an int.
+        is_place: Whether the name is a place in code, whose capitals do not count.
+    """
 
-    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
-        """Return the loop and its number of passes."""
-        if isinstance(value, tuple):
-            return value
-        loop, _, count = str(value).partition("=")
-        try:
-            return loop.strip().lower(), self._count.convert(count, param, ctx)
-        except click.BadParameter as error:
-            self.fail(
-                f"{value!r} must be LOOP=N with N not negative, such as 0=128 or 0x1a0=128"
-                f" ({error.message.rstrip('.')}).",
-                param,
-                ctx,
-            )
-
-
-class _NamedNumber(_ParamType[tuple[str, float]]):
-    """A name and a number, NAME=N."""
-
-    name: str
-    _example: str
-    _number: Number
+    def __init__(
+        self,
+        name: str,
+        example: str,
+        low: float,
+        high: float,
+        *,
+        above: bool = False,
+        is_count: bool = False,
+        is_place: bool = False,
+    ) -> None:
+        self.name, self._example = name, example
+        self._is_count, self._is_place = is_count, is_place
+        self._number = Number(low, high, above=above)
 
     def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
         """Return the name and the number."""
         if isinstance(value, tuple):
             return value
-        name, sign, number = str(value).partition("=")
+        name, sign, text = str(value).partition("=")
         if not sign or not name.strip():
             self.fail(f"{value!r} must be {self.name}, such as {self._example}.", param, ctx)
-        return name.strip(), self._number.convert(number, param, ctx)
-
-
-class BranchShare(_NamedNumber):
-    """How often a branch of some code is taken, such as 0x1b0=0.25."""
-
-    name = "ADDRESS=P"
-    _example = "0x1b0=0.25"
-    _number = Number(0, 1)
-
-
-class SizeValue(_NamedNumber):
-    """A size of a specification and its value, such as N=8192."""
-
-    name = "NAME=N"
-    _example = "N=8192"
-    _number = Number(-1e18, 1e18)
-
-    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
-        """Return the name and the value, a whole number where it is one."""
-        name, found = super().convert(value, param, ctx)
-        return name, int(found) if found == int(found) else found
-
-
-class UnitCount(_NamedNumber):
-    """How many of a unit a program makes, such as token=4096."""
-
-    name = "UNIT=N"
-    _example = "token=4096"
-    _number = Number(0, 1e18)
-
-    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[str, float]:
-        """Return the unit and how many."""
-        unit, count = super().convert(value, param, ctx)
-        if count == 0:
-            self.fail(f"{value!r} must say how many there are, at least one.", param, ctx)
-        return unit, count
+        number = self._number.convert(text, param, ctx)
+        name = name.strip().lower() if self._is_place else name.strip()
+        return name, int(number) if self._is_count and number == int(number) else number
 
 
 class OperandKind(_ParamType["str | float"]):
@@ -191,7 +156,13 @@ class OperandKind(_ParamType["str | float"]):
 
 
 PAIRS: dict[str | None, click.ParamType[Any]] = {
-    kind.name: kind for kind in (LoopCount(), BranchShare(), SizeValue(), UnitCount())
+    kind.name: kind
+    for kind in (
+        NamedNumber("LOOP=N", "0=128 or 0x1a0=128", 0, 1e18, is_place=True),
+        NamedNumber("ADDRESS=P", "0x1b0=0.25", 0, 1, is_place=True),
+        NamedNumber("NAME=N", "N=8192", -1e18, 1e18, is_count=True),
+        NamedNumber("UNIT=N", "token=4096", 0, 1e18, above=True),
+    )
 }
 _DIMENSIONS = 3
 

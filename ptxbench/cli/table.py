@@ -109,9 +109,7 @@ def _measure(gpu: Gpu, folder: RunFolder, spec: str | None, budget_s: float) -> 
 
     with progress_bar() as show:
         try:
-            rows = measure_table(
-                gpu, folder, lambda at: show(at.done, at.total, at.subject), budget_s=budget_s
-            )
+            rows = measure_table(gpu, folder, show, budget_s=budget_s)
         except KeyboardInterrupt:
             say(f"stopped; what was measured is kept. {_go_on(folder.path, spec)}")
             raise

@@ -38,12 +38,13 @@ class Cache:
     Args:
         kind: Its name; "" for the folder itself.
         root: Instead of the user's cache folder.
+        quiet: Whether nothing is said where it is passed over: it saves a moment.
     """
 
-    def __init__(self, kind: str, root: Path | None = None) -> None:
+    def __init__(self, kind: str, root: Path | None = None, *, quiet: bool = False) -> None:
         self._kind = kind
         self._root = root
-        self._is_said = False
+        self._is_said = quiet
 
     def get(self, name: str) -> bytes | None:
         """Return what is kept by a name, None where nothing is, or nothing that can be trusted."""

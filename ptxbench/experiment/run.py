@@ -18,7 +18,7 @@ from ptxbench.experiment.protocol import Measurement
 from ptxbench.experiment.protocols import find_protocol
 from ptxbench.experiment.recompute import reanalyse
 from ptxbench.experiment.results import Results
-from ptxbench.experiment.run_state import Progress, RunState
+from ptxbench.experiment.run_state import RunState, Show
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.experiment.trial import Runner
 from ptxbench.model.solve_run import store_solved
@@ -33,7 +33,7 @@ _SPENT = "the time given was spent before"
 def measure_table(
     gpu: Gpu,
     folder: RunFolder,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    show: Show = lambda *_: None,
     on_trial: Callable[[TrialRecord], None] = lambda _: None,
     budget_s: float = math.inf,
 ) -> tuple[TableRow, ...]:
@@ -46,7 +46,7 @@ def measure_table(
     Args:
         gpu: Where kernels run.
         folder: A run folder that was created or resumed.
-        on_progress: Called before every round of a batch, and at the end.
+        show: Told before every round of a batch, and at the end, how far the run is (`Show`).
         on_trial: Called after every trial that really ran.
         budget_s: No round starts that would end later, by the GPU's clock and the time a trial took so far.
 
@@ -66,7 +66,7 @@ def measure_table(
     if isinstance(gpu, ReplayGpu):
         return reanalyse(gpu, runner)
     with quick_switching(), Builder(gpu, folder) as builder:
-        measuring = _Measuring(runner, builder, on_progress, budget_s)
+        measuring = _Measuring(runner, builder, show, budget_s)
         try:
             measuring.run()
         except GpuError as error:
@@ -82,7 +82,7 @@ class _Measuring:
         self,
         runner: Runner,
         builder: Builder,
-        on_progress: Callable[[Progress], None],
+        show: Show,
         budget_s: float,
     ) -> None:
         self._runner = runner
@@ -90,7 +90,7 @@ class _Measuring:
         self._builder = builder
         part = self._folder.manifest.part
         self._subjects = plan_subjects(part.arguments)
-        self._state = RunState(runner, len(self._subjects), on_progress, budget_s)
+        self._state = RunState(runner, len(self._subjects), show, budget_s)
         self._results = Results(part.known_difference, part.arguments.precision)
         self._sleep_cubin = builder.begin_sleep()
         self._protocols: dict[str, Measurement] = {}

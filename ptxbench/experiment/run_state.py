@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ptxbench.experiment.criteria import criterion_for
 from ptxbench.experiment.trial import Runner
 
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is.
-
-    Attributes:
-        done: Rows finished.
-        total: Rows in all.
-        subject: Subject or round that is being measured.
-    """
-
-    done: int
-    total: int
-    subject: str
+# Told how many rows are finished, how many there are, and which subject or round is being measured.
+Show = Callable[[int, int, str], None]
 
 
 class RunState:
@@ -30,7 +17,7 @@ class RunState:
     Args:
         runner: Where trials run.
         total: Rows that the run measures.
-        on_progress: Called with how far the run is.
+        show: Told how far the run is.
         budget_s: Time that the run may take, by the GPU's clock.
 
     Attributes:
@@ -43,9 +30,7 @@ class RunState:
         complete: Whether the budget was enough so far.
     """
 
-    def __init__(
-        self, runner: Runner, total: int, on_progress: Callable[[Progress], None], budget_s: float
-    ) -> None:
+    def __init__(self, runner: Runner, total: int, show: Show, budget_s: float) -> None:
         self.runner = runner
         self.arguments = runner.folder.manifest.part.arguments
         self.criterion = criterion_for(self.arguments)
@@ -54,7 +39,7 @@ class RunState:
         self.done = 0
         self.complete = True
         self._total = total
-        self._on_progress = on_progress
+        self._show = show
         self._budget_s = budget_s
         self._begin_ns = runner.gpu.clock.now_ns()
 
@@ -67,11 +52,11 @@ class RunState:
 
     def report(self, what: str) -> None:
         """Tell the caller what is being measured now."""
-        self._on_progress(Progress(self.done, self._total, what))
+        self._show(self.done, self._total, what)
 
     def report_end(self) -> None:
         """Tell the caller that every row is finished."""
-        self._on_progress(Progress(self._total, self._total, ""))
+        self._show(self._total, self._total, "")
 
     def _spent_s(self) -> float:
         return (self.runner.gpu.clock.now_ns() - self._begin_ns) / 1e9

@@ -124,7 +124,7 @@ def points_csv(results: Sequence[RooflineResult]) -> str:
             kernel = point.kernel
             rows.append((
                 result.gpu.name, kernel.name, kernel.kind, kernel.level, kernel.pattern, kernel.sms,
-                kernel.flops / kernel.bytes_moved, point.time_s, point.power_w, point.temperature_c,
+                kernel.intensity, point.time_s, point.power_w, point.temperature_c,
                 point.flops_per_s, point.bytes_per_s, point.slowed, point.settled,
             ))  # fmt: skip
     return render_csv(rows)

@@ -170,7 +170,7 @@ def _document(reports: Sequence[RooflineReport], placed: Sequence[PlacedKernel])
             energies += _energies(fit, number, table)
             for kind, level in fit.pairs:
                 own = [p for p in fit.points if (p.kernel.kind, p.kernel.level) == (kind, level)]
-                for point in sorted(own, key=lambda p: (-p.kernel.sms, _intensity(p))):
+                for point in sorted(own, key=lambda p: (-p.kernel.sms, p.kernel.intensity)):
                     text = report.sass.get(point.kernel.name, "")
                     place = sass.setdefault(text, len(sass))
                     points.append([len(series), *map(plain, _cells(point)), place])
@@ -231,10 +231,6 @@ def _energies(fit: PatternFit, run: int, table: Atlas | None) -> Iterator[dict[s
         }
 
 
-def _intensity(point: MeasuredPoint) -> float:
-    return point.kernel.flops / point.kernel.bytes_moved
-
-
 def _cells(point: MeasuredPoint) -> tuple[object, ...]:
     """Return a kernel's cells of `_POINT_COLUMNS`, from its name to its status."""
     kernel = point.kernel
@@ -243,7 +239,7 @@ def _cells(point: MeasuredPoint) -> tuple[object, ...]:
     return (
         kernel.name,
         kernel.sms,
-        _intensity(point),
+        kernel.intensity,
         point.power_w,
         COVERAGE_FACTOR * point.power_error_w,
         point.power_w * point.time_s,
@@ -309,7 +305,7 @@ def _curves(
             "limited_w",
         )
     }
-    for intensity in _grid(machine, [_intensity(point) for point in points]):
+    for intensity in _grid(machine, [point.kernel.intensity for point in points]):
         algorithm = Algorithm(intensity, 1.0)
         time_s = free.time_s(algorithm)
         energy = result.fit.energy(kind, level, intensity, 1.0, time_s, free.byte_s / time_s)

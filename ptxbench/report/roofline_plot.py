@@ -96,7 +96,7 @@ def _draw_column(
     points = [p for p in result.points if (p.kernel.kind, p.kernel.level) == (kind, level)]
     whole = max(p.kernel.sms for p in points)
     points = [p for p in points if p.kernel.sms == whole]
-    seen = [p.kernel.flops / p.kernel.bytes_moved for p in points] + [k.intensity for k in placed]
+    seen = [p.kernel.intensity for p in points] + [k.intensity for k in placed]
     intensities = np.geomspace(min(1 / 8, *seen), max(512.0, *seen), _GRID)
     _draw_lines(axes[0], machine, points, intensities)
     _draw_placed(axes[0], machine, placed)
@@ -153,7 +153,7 @@ def _draw_lines(
     axes.plot(intensities, [free.efficiency(i) for i in intensities], color=_ENERGY, label="arch (energy)")
     for slowed, marker in ((False, "o"), (True, "x")):
         chosen = [p for p in points if p.slowed is slowed]
-        x = [p.kernel.flops / p.kernel.bytes_moved for p in chosen]
+        x = [p.kernel.intensity for p in chosen]
         of = " slowed by the limit" if slowed else ""
         axes.scatter(x, [p.flops_per_s * machine.flop_s for p in chosen], s=16, color=_DARK, marker=marker)
         efficiency = [p.flops_per_s / p.power_w * machine.full_flop_j for p in chosen]
@@ -174,7 +174,7 @@ def _draw_power(
         capped = [run.power_w for run in _limited(machine, points, intensities)]
         axes.plot(intensities, capped, color=_BYTES, linestyle="--", label="under the limit")
     axes.scatter(
-        [p.kernel.flops / p.kernel.bytes_moved for p in points],
+        [p.kernel.intensity for p in points],
         [p.power_w for p in points],
         s=16,
         color=_DARK,

@@ -7,12 +7,13 @@ reads this. The others say what those do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ptxbench.catalogue.operations import KINDS, Operation
+from ptxbench.core.errors import InputError
 from ptxbench.core.printable import render_csv
 from ptxbench.storage import codec
 from ptxbench.storage.atomic import write_parquet, write_text
@@ -134,19 +135,30 @@ def read_operations(path: Path) -> tuple[OperationRow, ...]:
         file = path / (SHIPPED_FILE if (path / SHIPPED_FILE).exists() else OPERATIONS_FILE)
     require_regular(file, _CURE)
     rows = _of_csv(file) if file.suffix == ".csv" else read_parquet(file, _CURE)
+    if rows:
+        _require_columns(file, rows[0])
     return tuple(
         codec.decode(OperationRow, {_OURS.get(name, name): value for name, value in row.items()}, place)
         for row, place in ((row, Place(file, f"row {number}")) for number, row in enumerate(rows, 1))
     )
 
 
-def _of_csv(file: Path) -> list[dict[str, object]]:
+def _of_csv(file: Path) -> list[dict[str, Any]]:
     names, *lines = read_csv(file, _CURE) or [[]]
+    _require_columns(file, names)
     hints = codec.type_hints(OperationRow)
     readers = [reader_of(hints.get(_OURS.get(name, name), str)) for name in names]
     return [
-        {name: read(cell) for name, read, cell in zip(names, readers, line, strict=False)} for line in lines
+        {name: read(cell) for name, read, cell in zip(names, readers, line, strict=False)}
+        for line in filter(None, lines)
     ]
+
+
+def _require_columns(file: Path, names: Collection[str]) -> None:
+    needed = (one.name for one in fields(OperationRow) if one.name not in codec.optional_fields(OperationRow))
+    missing = [name for name in (_THEIRS.get(one, one) for one in needed) if name not in names]
+    if missing:
+        raise InputError(f"{file} has no column {missing[0]}: {_CURE}")
 
 
 def _is_size(text: str) -> bool:

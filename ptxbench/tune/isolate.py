@@ -21,7 +21,6 @@ from ptxbench.experiment.supervise import Death, Watchdog, Work, supervise
 from ptxbench.storage import codec
 from ptxbench.storage.folder_kind import MANIFEST
 from ptxbench.storage.location import require_no_run
-from ptxbench.tune.check import Correct
 from ptxbench.tune.element import ELEMENTS
 from ptxbench.tune.folder import IN_PROGRESS, InProgress, TuningFolder
 from ptxbench.tune.outcome import TrialStatus
@@ -91,7 +90,6 @@ def _blame_in_progress(path: Path, reason: str, status: TrialStatus) -> str:
                 variant=held.variant,
                 status=status,
                 reason=reason,
-                correct=Correct.UNCHECKED,
                 settings=held.settings,
             )
         )

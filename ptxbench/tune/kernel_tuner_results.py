@@ -22,7 +22,6 @@ from ptxbench.core.printable import printable
 from ptxbench.storage.file_errors import read_text
 from ptxbench.storage.folder_kind import Kind
 from ptxbench.storage.manifest import Manifest
-from ptxbench.tune.check import Correct
 from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.folder import TuningManifest, TuningPart
 from ptxbench.tune.kernel_tuner_cache import SETTINGS
@@ -143,9 +142,7 @@ def _trial(entry: Mapping[str, Any], names: list[str], path: Path) -> Trial:
     if isinstance(failed, str) or not math.isfinite(time_s) or time_s <= 0:
         status = _FAILED.get(str(failed), TrialStatus.LAUNCH_FAILED)
         reason = f"failed there: {printable(str(failed))}"
-        return Trial(
-            variant=variant, settings=settings, correct=Correct.UNCHECKED, status=status, reason=reason
-        )
+        return Trial(variant=variant, settings=settings, status=status, reason=reason)
     energy_j, power_w = _number(entry, _ENERGY_J), _number(entry, _POWER_W)
     if math.isnan(energy_j):
         energy_j = power_w * time_s
@@ -156,7 +153,6 @@ def _trial(entry: Mapping[str, Any], names: list[str], path: Path) -> Trial:
     return Trial(
         variant=variant,
         settings=settings,
-        correct=Correct.UNCHECKED,
         status=TrialStatus.OK if ok else TrialStatus.NOT_SETTLED,
         reason="" if ok else "power had not settled there",
         time_s=time_s,

@@ -105,6 +105,8 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
     checked = top.table("reference")
     work = top.table("work", {})
     work.allow("flops", "dram_bytes", "l2_bytes", "trips")
+    launch = top.table("launch")
+    launch.allow("grid", "block", "shared_bytes")
     objective = top.table("objective", {})
     objective.allow("metric")
     reference, inputs = _reference(checked, arguments, sizes, folder, kernel)
@@ -115,7 +117,7 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
         axes=space.axes,
         derived=space.derived,
         filters=space.filters,
-        shape=_shape(top.table("launch"), known),
+        shape=_shape(launch, known),
         arguments=arguments,
         reference=reference,
         rtol=checked.number("rtol"),
@@ -287,7 +289,6 @@ def _computed_values(table: _Table, known: Collection[str]) -> Range | Divisors:
 
 
 def _shape(table: _Table, known: Collection[str]) -> Shape:
-    table.allow("grid", "block", "shared_bytes")
     shared = table.expression("shared_bytes", known) or parse(0, table.place, ())
     return Shape(table.expressions("grid", known), table.expressions("block", known), shared)
 
@@ -399,11 +400,6 @@ def _kernel_reference(
             raise InputError(
                 f"{table.place}: a reference kernel has the same arguments, and {one.name} depends on axes"
             )
-    shape = Shape(
-        table.expressions("grid", sizes),
-        table.expressions("block", sizes),
-        table.expression("shared_bytes", sizes) or parse(0, table.place, ()),
-    )
     source = _source(table, "kernel", "name", folder, compiled)
     # What depends on an axis, such as a limit of registers, is for variants alone.
     source = replace(
@@ -411,7 +407,7 @@ def _kernel_reference(
         options=known_options(source.options, sizes),
         assembler_options=known_options(source.assembler_options, sizes),
     )
-    return KernelReference(source, shape), (source.code,)
+    return KernelReference(source, _shape(table, sizes)), (source.code,)
 
 
 def _function_reference(table: _Table, arguments: Sequence[Array | Scalar]) -> FunctionReference:

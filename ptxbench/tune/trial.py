@@ -78,7 +78,7 @@ class Trial(PowerOutcome):
     _WALL: ClassVar[str] = "power_wall_s"
 
     variant: Variant | Configuration
-    correct: Correct
+    correct: Correct = Correct.UNCHECKED
     cubin_sha256: str = ""
     registers: int = 0
     occupancy: float = _NAN

@@ -137,7 +137,6 @@ class VariantRunner:
         trial = Trial(
             variant=built.variant,
             status=TrialStatus.OK,
-            correct=Correct.UNCHECKED,
             build_wall_s=build_wall_s,
             settings=settings,
         )

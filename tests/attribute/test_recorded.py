@@ -127,6 +127,12 @@ def test_of_ranges_within_each_other_the_innermost_counts():
     ]  # fmt: skip
 
 
+def test_ranges_of_one_name_that_overlap_count_once():
+    (found,) = join_ranges((RangeKind.NVTX, "a", *span) for span in ((0, 10), (5, 8), (10, 12), (20, 30)))
+    assert [side.tolist() for side in found.merged()] == [[0, 20], [12, 30]]
+    assert [side.tolist() for side in found.until(-1).merged()] == [[], []]
+
+
 def test_no_range_is_lost_where_each_has_a_name_of_its_own():
     found = join_ranges((RangeKind.NVTX, f"step {i}", 10 * i, 10 * i + 5) for i in range(1500))
     assert len(found) == 1001

@@ -247,17 +247,23 @@ def test_what_is_set_for_another_ptxbench_is_not_passed_on(boards, capfd, monkey
 
 
 @pytest.mark.parametrize(
-    ("words", "most"),
-    [([], "5000.0"), (["--trace", "trace.json"], "1000000000.0"), (["--max-launch-rate", "70"], "70.0")],
+    ("words", "most", "whole"),
+    [
+        ([], "5000.0", ""),
+        (["--trace", "trace.json"], "1000000000.0", ""),
+        (["--max-launch-rate", "70", "--timer", "graphs"], "70.0", "1"),
+    ],
 )
-def test_kernels_are_looked_at_in_turns_unless_a_trace_wants_all(
-    boards, capfd, monkeypatch, tmp_path, words, most
+def test_kernels_are_looked_at_in_turns_unless_a_trace_wants_all_and_graphs_as_a_whole_on_request(
+    boards, capfd, monkeypatch, tmp_path, words, most, whole
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(program, "find_cupti", lambda *_: (tmp_path / "libcupti.so.13",))
     monkeypatch.setattr(program, "build_injector", lambda: tmp_path / "injector-0123456789abcdef.so")
     assert run(["run", *words, "--", "env"]) == 0
-    assert f"PTXBENCH_MAX_LAUNCH_RATE={most}\n" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert f"PTXBENCH_MAX_LAUNCH_RATE={most}\n" in out
+    assert f"PTXBENCH_WHOLE_GRAPHS={whole}\n" in out
 
 
 @INJECTS

@@ -316,14 +316,19 @@ def test_a_log_that_is_polled_slowly_is_dated_by_when_its_readings_were_made():
 
 @pytest.mark.parametrize("poll_s", [0.2, 1.0])
 @pytest.mark.parametrize("source", [SourceName.USAGE, SourceName.INSTANT])
-def test_a_window_that_ends_with_its_load_is_in_its_interval_wherever_calls_fall(source, poll_s):
+@pytest.mark.parametrize("beside_s", [0.0, 0.8])
+def test_a_window_near_whose_ends_the_load_ends_is_in_its_interval_wherever_calls_fall(
+    source, poll_s, beside_s
+):
     """When in a refresh a call comes nobody knows: on the edges of the load that is some watts."""
     rng, length_s = np.random.default_rng(7), 3.0
     for _ in range(8):
         before_s = 6.0 + rng.uniform(0, poll_s)
-        load = LoadShape(np.zeros(1), np.array([length_s]), np.array([500.0]), 100.0, before_s, 6.0)
+        load = LoadShape(
+            np.zeros(1), np.array([length_s + 2 * beside_s]), np.array([500.0]), 100.0, before_s, 6.0
+        )
         made = readings(H100.sensor(source), load, poll_s, float(rng.uniform()))
-        begin_ns = 10**12
+        begin_ns = 10**12 + round(beside_s * 1e9)
         window = LabelledWindow(KernelWindow(begin_ns, begin_ns + round(length_s * 1e9), length_s), "")
         (one,) = claims_of(Log("", "H100", (made,)), H100, (window,))
         truth = judge(one, H100, TOLERANCE).truth

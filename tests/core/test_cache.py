@@ -38,6 +38,8 @@ def test_what_others_may_write_is_passed_over_with_one_line(kept, caplog, depth,
     assert cache.path("ab/name") is None
     assert len(caplog.records) == 1
     assert f"others may write {opened}" in caplog.text
+    assert Cache("kind", kept.parents[3], quiet=True).get("ab/name") is None
+    assert len(caplog.records) == 1, "a cache that saves a moment is passed over in silence"
 
 
 @pytest.mark.parametrize("depth", range(5))

@@ -18,7 +18,6 @@ from ptxbench.experiment.launch_configuration import WAVES
 from ptxbench.experiment.linearity import Linearity
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.run_options import RunOptions
-from ptxbench.experiment.run_state import Progress
 from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.storage import precision
 from ptxbench.storage.precision import PrecisionLimit
@@ -218,12 +217,14 @@ def test_repeats_go_on_until_clearly_more_trials_count_than_are_set_aside(tmp_pa
 def test_progress_names_every_unit_and_ends_at_the_total(tmp_path):
     seen, trials = [], []
     what = asked("fma.rn.f32", "add.f32", protocols=(ARAFA, DYNAMIC))
-    rows = measured(WatchedGpu(), tmp_path / "run", what, on_progress=seen.append, on_trial=trials.append)
-    done = [p.done for p in seen]
-    assert done == sorted(done)
-    assert (done[0], done[-1], {p.total for p in seen}) == (0, 4, {4})
-    assert "fma.rn.f32 -O3" in " ".join(p.subject for p in seen)
-    assert seen[-1] == Progress(4, 4, "")
+    rows = measured(
+        WatchedGpu(), tmp_path / "run", what, show=lambda *at: seen.append(at), on_trial=trials.append
+    )
+    done, totals, what = zip(*seen, strict=True)
+    assert list(done) == sorted(done)
+    assert (done[0], done[-1], set(totals)) == (0, 4, {4})
+    assert "fma.rn.f32 -O3" in " ".join(what)
+    assert seen[-1] == (4, 4, "")
     assert [(r.instruction, r.protocol) for r in rows] == [
         (name, protocol) for name in ("fma.rn.f32", "add.f32") for protocol in (ARAFA, DYNAMIC)
     ]

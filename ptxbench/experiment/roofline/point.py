@@ -60,6 +60,11 @@ class PointKernel:
         return not self.sleeps and not (self.kind and self.level)
 
     @property
+    def intensity(self) -> float:
+        """Flops over bytes from its level, flop/byte."""
+        return self.flops / self.bytes_moved
+
+    @property
     def chases(self) -> bool:
         """Whether it is a pointer chase: its loads give the addresses of the next, and it does no flop."""
         return self.kind == CHASE.name

@@ -58,7 +58,7 @@ def on_few(kind: str) -> str:
 def elements_of(kernel: PointKernel) -> int:
     """Return how many different elements a kernel computes on in a trip."""
     kind, level = KINDS[kernel.kind], LEVELS[kernel.level]
-    return IntensityKernel(kind, kernel.flops / kernel.bytes_moved, level).elements
+    return IntensityKernel(kind, kernel.intensity, level).elements
 
 
 def _fewness(kernel: PointKernel) -> float:

@@ -32,12 +32,12 @@ def slowed_kernels(
         level = point.kernel.level
         highest[level] = max(highest.get(level, 0.0), point.bytes_per_s)
         if point.kernel.kind == kind and not point.slowed:
-            key = level, point.kernel.flops / point.kernel.bytes_moved
+            key = level, point.kernel.intensity
             free[key] = max(free.get(key, 0.0), point.flops_per_s / point.kernel.sms)
     made = []
     for point, row in zip(points, regression, strict=True):
         kernel = point.kernel
-        at_full = free.get((kernel.level, kernel.flops / kernel.bytes_moved))
+        at_full = free.get((kernel.level, kernel.intensity))
         bound_by_bytes = point.bytes_per_s > _BOUND_BY_BYTES * highest[kernel.level]
         if kernel.kind != kind or not point.slowed or at_full is None or bound_by_bytes:
             continue
