@@ -114,10 +114,11 @@ def boards(atlases: dict[str, Atlas], rows_of: Rows) -> str:
         rows.append((f"{name.upper()}", f"{len(found)}", *ends, f"{median(left):.2%}", f"{len(left):,}"))
     heads = "boards", "factor", "end to end", "a row scatters by, median", "rows of three boards or more"
     (sparse,) = (one for one in _spread(atlases["h200"]) if one.run == _SPARSE_FIRST)
-    lone = sum(not one.rows for one in _spread(atlases["h100"]))
+    lone = {name: sum(not one.rows for one in _spread(atlas)) for name, atlas in atlases.items()}
+    without = " and ".join(f"{count} of the {name.upper()}s" for name, count in lone.items() if count)
     return (
-        f"{table(('GPU', *heads), rows)}\nLeft out: {lone} H100s without a row by which to tell their factor,"
-        " and an H200 that ran a\n[sparse product](accuracy.md#sparse-products) first and draws"
+        f"{table(('GPU', *heads), rows)}\nLeft out: {without} without a row by which to tell their factor,"
+        " and an H200\nthat ran a [sparse product](accuracy.md#sparse-products) first and draws"
         f" {sparse.factor - 1:.0%} more.\n"
     )
 

@@ -44,7 +44,7 @@ class Selection:
     """Which trials of a kernel count.
 
     Attributes:
-        kept: Bools over the trials, shape (n,).
+        kept: Mask over the trials, shape (n,).
         mixed: Whether some that should be left out are kept, because too few others are there.
     """
 

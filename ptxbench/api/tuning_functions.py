@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -179,9 +179,9 @@ def tune_function(
     whole_within("trials", trials, 1, _MOST)
     if resume and out is None:
         raise ArgumentError("resume", "needs `out`, the folder of the search to continue")
-    values, axes_set = (
-        _combinations(axes),
-        SettingAxes(*(_values(one) for one in (clocks, None, power_limits))),
+    values = _combinations(axes)
+    axes_set = SettingAxes(
+        sm_clocks=_to_set("clocks", clocks), power_limits=_to_set("power_limits", power_limits)
     )
     tunable = CalledFunction(function, values, check, reset, max_difference)
     by_power = strategy is not None or out is not None or axes_set.given
@@ -221,8 +221,17 @@ def tune_function(
     return _ordered(found, objective, check is not None, judged)
 
 
-def _values(given: Sequence[int] | None) -> Values | None:
-    return None if given is None else Values(named=tuple(given))
+def _to_set(name: str, given: Sequence[int] | None) -> Values | None:
+    """Return the values of a setting, MHz or W, None where it is left as it is.
+
+    Raises:
+        ArgumentError: It is no list of whole numbers, or an empty one.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Iterable) or not (numbers := list(given)):
+        raise ArgumentError(name, f"must be a list of whole numbers, not {given!r}")
+    return Values(named=tuple(whole_within(name, one, 1, _MOST) for one in numbers))
 
 
 def _ordered(

@@ -248,8 +248,8 @@ def _check_usage(options: _Options) -> None:
     replay = options.replay or options.replay_after is not None
     if replay and (options.no_kernels or options.timer != "cupti" or kept is not None):
         raise click.UsageError(
-            "--replay needs the kernels of a command that runs, by CUPTI: leave out --no-kernels, --timer"
-            " events and --from."
+            "--replay needs the kernels of a command that runs, one by one by CUPTI: leave out --no-kernels,"
+            " --timer and --from."
         )
     if kept is not None and options.idle is not None:
         raise click.UsageError("--idle measures before a command; a kept run has what was measured then.")

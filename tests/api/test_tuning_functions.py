@@ -126,7 +126,7 @@ def test_of_many_all_are_timed_and_the_power_of_the_fastest_is_read(monkeypatch)
 def test_clocks_are_tried_by_consent_alone_and_put_back():
     gpu = ReplayingGpu(4)
     before = gpu.settable.settings()
-    given = {"strategy": "race-to-idle+clocks", "clocks": [1980, 990], "trials": 20}
+    given = {"strategy": "race-to-idle+clocks", "clocks": np.array([1980, 990]), "trials": 20}
     with pytest.raises(InputError, match="add `allow_settings`"):
         search(gpu, None, **given)
     _, found = search(gpu, None, **given, allow_settings=True)
@@ -134,6 +134,14 @@ def test_clocks_are_tried_by_consent_alone_and_put_back():
     assert found.best.values["block"] == 64
     assert len(found) == 10
     assert gpu.settable.settings() == before
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("given", [990, [], ["990"], [990.5], [-5], [True], "990"])
+@pytest.mark.parametrize("name", ["clocks", "power_limits"])
+def test_settings_that_are_no_whole_numbers_are_refused_before_anything_is_called(name, given):
+    with pytest.raises(ArgumentError, match=f"^{name} must be "):
+        ptxbench.tune_function(lambda block: 1 / 0, {"block": [1]}, **{name: given}, allow_settings=True)
 
 
 def test_a_strategy_of_kernel_tuner_chooses_for_a_function(tmp_path):

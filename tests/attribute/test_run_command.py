@@ -208,10 +208,12 @@ def test_bad_usage_is_one_line_before_anything_runs(capfd, tmp_path, words):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("words", [["--no-kernels"], ["--timer", "events"]])
+@pytest.mark.parametrize("words", [["--no-kernels"], ["--timer", "events"], ["--timer", "graphs"]])
 def test_a_replay_without_kernels_by_cupti_is_refused_before_anything_runs(capfd, tmp_path, words):
     assert run(["run", "--replay", *words, "--", "touch", str(tmp_path / "ran")]) == 2
-    assert "--replay needs the kernels of a command" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "--replay needs the kernels of a command" in said
+    assert "leave out --no-kernels, --timer and --from" in said
     assert not (tmp_path / "ran").exists()
 
 

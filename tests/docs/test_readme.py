@@ -99,3 +99,14 @@ def test_every_command_of_the_readme_is_one_and_reads_what_is_there_or_what_one_
         for path in (word for word in words if "/" in word):
             assert path in made or (ROOT / path).exists(), f"ptxbench {name}: {path}"
     assert {name for name, *_ in commands} >= set(group.list_commands(context))
+
+
+def test_pages_count_the_rows_that_other_boards_alone_have_as_the_tables_do():
+    page = (ROOT / "docs" / "accuracy.md").read_text()
+    rows = int(re.search(r"\| `h200` \| ([\d,]+) \|", page)[1].replace(",", ""))
+    (own,) = re.findall(
+        r'"run": "table-6eda".*"rows": (\d+)', (ROOT / "ptxbench/tables/nvidia-h200/boards.json").read_text()
+    )
+    assert f"in {rows:,} rows ({own} of the largest table)" in page
+    for name in ("docs/accuracy.md", "docs/howto/look_up.md", "studies/boards/accuracy.md"):
+        assert f"{rows - int(own):,}" in (ROOT / name).read_text(), name
