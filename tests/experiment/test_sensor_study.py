@@ -208,7 +208,7 @@ def test_damaged_file_is_one_line(tmp_path, damage):
 
 def test_folder_in_use_and_missing_folder_are_refused(tmp_path):
     (tmp_path / "x").touch()
-    with pytest.raises(InputError, match="already holds a run"):
+    with pytest.raises(InputError, match="not empty"):
         sense(SimulatedGpu(QUICK), tmp_path)
     with pytest.raises(InputError, match="cannot read"):
         read_sensor_file(tmp_path / "nothing")
