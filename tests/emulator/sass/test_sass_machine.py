@@ -460,12 +460,13 @@ def test_what_l1_holds_is_not_got_again():
 
 
 def test_what_blocks_read_together_is_told_from_what_each_reads():
-    # One block after the other reads the same words.
+    # One block after the other reads the same words, and the first one again.
     text = """
         S2R R8, SR_CTAID.X
         ISETP.EQ.AND P0, PT, R8, RZ, PT
         @P0 LDG.E.CONSTANT R9, desc[UR6][R2.64+0x200]
         @!P0 LDG.E.CONSTANT R9, desc[UR6][R2.64+0x200]
+        @P0 LDG.E.CONSTANT R9, desc[UR6][R2.64+0x200]
     """
     machine, _ = run(text, blocks=2)
     assert count(machine, "LDG.E.CONSTANT", Tally.READ_FIRST) == 2 * 4
