@@ -1,6 +1,8 @@
 """Machine code written by hand, run on lanes of which we know what they should hold."""
 
+import gc
 import re
+import weakref
 
 import numpy as np
 import pytest
@@ -619,3 +621,14 @@ def test_a_result_behind_a_predicate_is_written_and_not_read():
     machine, _ = run("MOV R9, 0x0\nLOP3.LUT P0, R9, R4, 0xff, RZ, 0xc0, !PT", [0xF] * 32)
     assert count(machine, "LOP3.LUT", Tally.ONES) == 32 * 4
     assert count(machine, "LOP3.LUT", Tally.FLIPS) == 32 * 4
+
+
+def test_memory_is_free_as_soon_as_nobody_holds_the_machine():
+    gc.disable()
+    try:
+        machine, _ = run("CS2R R8, SR_CLOCKLO\nBSSY B0, `(.on)\n.on: BSYNC B0")
+        held = weakref.ref(machine)
+        del machine
+        assert held() is None
+    finally:
+        gc.enable()
