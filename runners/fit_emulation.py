@@ -113,9 +113,10 @@ def emulated_suite(suite: str, bound: str = "instructions") -> dict[tuple[str, s
             if one.bound != bound:
                 continue
             for kind in one.data:
-                run = emulate(launch_of(one, kind, Path(folder)), _BLOCKS, _PASSES, sms=_SMS)
-                # What it computed is not needed, and takes most of the memory.
-                found[one.case, kind] = replace(run, arrays={})
+                # What it computed is not needed, and takes most of the memory: no name holds it.
+                found[one.case, kind] = replace(
+                    emulate(launch_of(one, kind, Path(folder)), _BLOCKS, _PASSES, sms=_SMS), arrays={}
+                )
     return found
 
 
