@@ -113,9 +113,10 @@ def emulated_suite(suite: str, bound: str = "instructions") -> dict[tuple[str, s
             if one.bound != bound:
                 continue
             for kind in one.data:
-                run = emulate(launch_of(one, kind, Path(folder)), _BLOCKS, _PASSES, sms=_SMS)
-                # What it computed is not needed, and takes most of the memory.
-                found[one.case, kind] = replace(run, arrays={})
+                # What it computed is not needed, and takes most of the memory: no name holds it.
+                found[one.case, kind] = replace(
+                    emulate(launch_of(one, kind, Path(folder)), _BLOCKS, _PASSES, sms=_SMS), arrays={}
+                )
     return found
 
 
@@ -270,11 +271,24 @@ def counted_rows(suite: str, kernels: Sequence[Seen]) -> list[list[str]]:
     return rows
 
 
-def memory_rows() -> list[list[str]]:
-    """Return how far counts of the third suite's kernels that memory bounds are from those of ncu."""
-    gpu = FIELD_GPUS[0]
+def judge_memory() -> dict[str, str]:
+    """Return tables of the third suite's kernels that memory bounds: counts beside ncu's, and energies."""
+    runs, energies, head = emulated_suite(FIELD, "memory"), [], [""]
+    for gpu in FIELD_GPUS:
+        kernels = seen_on(gpu, FIELD, runs, {})
+        head, (whole, *_) = judged_rows(gpu, kernels, read_emulation(SHIPPED[gpu]))
+        energies.append([gpu.upper(), *whole[1:]])
+    counts = memory_rows(seen_on(FIELD_GPUS[0], FIELD, runs, {}))
+    return {
+        "emulated-memory": markdown_table(_MEMORY_HEAD, counts, left=2),
+        "emulated-memory-energy": markdown_table(["GPU", *head[1:]], energies),
+    }
+
+
+def memory_rows(kernels: Sequence[Seen]) -> list[list[str]]:
+    """Return how far emulated counts are from those of ncu, a case each."""
     rows = []
-    for one in seen_on(gpu, FIELD, emulated_suite(FIELD, "memory"), {}):
+    for one in kernels:
         pairs = [(one.emulated.executions, one.work.executions)]
         pairs += [(_bytes_of(level, one.emulated), _bytes_of(level, one.work)) for level in _MEMORY_LEVELS]
         shares = (f"{100 * (own / real - 1):+.1f}" if real else "-" for own, real in pairs)
@@ -347,13 +361,13 @@ def main() -> int:
     """Emulate, fit, judge and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only-field", action="store_true", help="fit nothing, and judge the third suite")
-    parser.add_argument("--only-memory", action="store_true", help="only what memory bounds (4 GB of memory)")
+    parser.add_argument("--only-memory", action="store_true", help="only what memory bounds (6 GB of memory)")
     arguments = parser.parse_args()
     try:
         if arguments.only_memory:
-            table = markdown_table(_MEMORY_HEAD, memory_rows(), left=2)
-            print(table)
-            write_blocks(PAGE, {"emulated-memory": table})
+            tables = judge_memory()
+            print("\n".join(tables.values()))
+            write_blocks(PAGE, tables)
             return 0
         blocks: dict[str, str] = {}
         counted: list[list[str]] = []

@@ -14,6 +14,7 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import plot_of, require_resumable
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.core.estimate import Estimate
+from ptxbench.core.printable import number
 from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume
 
 if TYPE_CHECKING:
@@ -112,10 +113,10 @@ def _measured(source: SensorCharacterization) -> tuple[str, ...]:
         f"{_shown(source.averaging_s)} {sensor.shape}",
         _shown(source.lag_s),
         f"{sensor.quantum:.4g}",
-        _number(source.noise_w),
+        number(source.noise_w, ".3g"),
         f"{1e6 * cost.median_s:.3g} to {1e6 * cost.worst_s:.3g}",
         f"{100 * cost.stale_share:.1f}",
-        _number(source.needed_s),
+        number(source.needed_s, ".3g"),
     )
 
 
@@ -141,7 +142,3 @@ def _shown(estimate: Estimate) -> str:
         return "-"
     spread = "?" if math.isnan(estimate.uncertainty) else f"{1e3 * estimate.uncertainty:.2g}"
     return f"{1e3 * estimate.value:.2f} ± {spread}"
-
-
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.3g}"

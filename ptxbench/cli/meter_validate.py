@@ -15,6 +15,7 @@ from ptxbench.cli.parameters import PictureFolder
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import Estimate
 from ptxbench.core.option import Opt
+from ptxbench.core.printable import number
 from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
@@ -172,11 +173,11 @@ def _print_methods(methods: tuple[MethodFigures, ...]) -> None:
         (
             one.method,
             one.source.value,
-            _number(one.mape_pct),
-            _number(one.rmse_j),
+            number(one.mape_pct, ".4g"),
+            number(one.rmse_j, ".4g"),
             str(one.windows),
-            _number(one.mape_corrected_pct),
-            _number(one.rmse_corrected_j),
+            number(one.mape_corrected_pct, ".4g"),
+            number(one.rmse_corrected_j, ".4g"),
             str(one.windows_corrected),
         )
         for one in methods
@@ -189,7 +190,3 @@ def _shown(estimate: Estimate, digits: int) -> str:
         return "not determined"
     spread = "?" if math.isnan(estimate.uncertainty) else f"{estimate.uncertainty:.{digits}f}"
     return f"{estimate.value:.{digits}f} ± {spread}"
-
-
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.4g}"

@@ -129,7 +129,10 @@ class NamedNumber(_ParamType[tuple[str, float]]):
         name, sign, text = str(value).partition("=")
         if not sign or not name.strip():
             self.fail(f"{value!r} must be {self.name}, such as {self._example}.", param, ctx)
-        number = self._number.convert(text, param, ctx)
+        try:
+            number = self._number.convert(text, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"{value!r}: {error.message}", param, ctx)
         name = name.strip().lower() if self._is_place else name.strip()
         return name, int(number) if self._is_count and number == int(number) else number
 

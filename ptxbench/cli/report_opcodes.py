@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.core.errors import InputError
+from ptxbench.core.printable import number
 
 if TYPE_CHECKING:
     from ptxbench.model.solution import JointSolution
@@ -61,7 +61,7 @@ def _print(solution: JointSolution) -> None:
             (
                 one.opcode,
                 f"{one.energy_pj:.4g}" if one.identifiable else "not told apart",
-                _error(one.error_pj),
+                number(one.error_pj, ".2g"),
                 str(one.kernels),
                 _beside(one.together_with),
             )
@@ -78,10 +78,6 @@ def _print(solution: JointSolution) -> None:
             f"  {one.instruction} {one.opt_level} {one.pattern}: direct {one.direct_pj:.4g} ±"
             f" {one.direct_error_pj:.2g}, joint {one.joint_pj:.4g} ± {one.joint_error_pj:.2g} pJ a thread"
         )
-
-
-def _error(error_pj: float) -> str:
-    return "-" if math.isnan(error_pj) else f"{error_pj:.2g}"
 
 
 def _beside(opcodes: tuple[str, ...]) -> str:

@@ -19,7 +19,6 @@ from ptxbench.energy.corrected import fresh_values
 from ptxbench.energy.sample_grid import made
 from ptxbench.energy.sensor_response import share_before
 from ptxbench.energy.steady import UNIFORM_SD
-from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import ALIKE, SensorDescription, Shape
 from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
@@ -78,11 +77,11 @@ def values_of(
         stamp_error_s: Standard error of each stamp beyond that of a driver's.
     """
     call_s = _call_s(good)
-    time_error_s = call_s * UNIFORM_SD
+    time_error_s = shared_error_s = call_s * UNIFORM_SD
     if good.stamp_ns[0] >= 0:
         found = made(good.stamp_ns, sensor.refresh_s)
         good = replace(good, stamp_ns=found.at_ns)
-        time_error_s = math.hypot(found.error_s, _STAMP_S, stamp_error_s)
+        time_error_s, shared_error_s = math.hypot(found.error_s, _STAMP_S, stamp_error_s), stamp_error_s
     newest_s, value_w = fresh_values(good, window, sensor)
     if good.stamp_ns[0] < 0:
         # A value that is read again, to its last digit, until it changes may be one that was not made anew.
@@ -104,7 +103,7 @@ def values_of(
         spacing_s,
         mean_age_s(sensor),
         time_error_s,
-        _lag_error_s(sensor, call_s),
+        _lag_error_s(sensor, shared_error_s),
         sensor.refresh_s if sensor.refresh_s > 0 else call_s,
         sensor,
     )
@@ -140,11 +139,10 @@ def _left(sensor: SensorDescription) -> float:
     return math.exp(-sensor.refresh_s / (sensor.averaging_s / 2))
 
 
-def _lag_error_s(sensor: SensorDescription, call_s: float) -> float:
-    """Return the standard error of the time that all values measure."""
-    polled_s = 0.0 if sensor.source is SourceName.SAMPLES else call_s * UNIFORM_SD
+def _lag_error_s(sensor: SensorDescription, shared_s: float) -> float:
+    """Return the standard error of the time that all values measure, of which one part is given."""
     unknown_s = {"documented": sensor.averaging_s / 2, ALIKE: _ALIKE_S}.get(sensor.origin, 0.0)
-    return math.hypot(_STAMP_S, polled_s, unknown_s)
+    return math.hypot(_STAMP_S, shared_s, unknown_s)
 
 
 def _call_s(good: Series) -> float:

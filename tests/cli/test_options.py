@@ -92,7 +92,8 @@ def test_a_number_that_is_none_or_out_of_bounds_is_one_line(capsys, words, optio
     [
         (["--trips", "0=nan"], "not a finite number"),
         (["--trips", "0=inf"], "not a finite number"),
-        (["--trips", "0=-1"], "-1.0 is not in the range 0<=x"),
+        (["--trips", "0=-1"], "'0=-1': -1.0 is not in the range 0<=x"),
+        (["--trips", "0=2", "--trips", "1=x"], "'1=x': 'x' is not a number"),
         (["--trips", "0"], "must be LOOP=N"),
         (["--trips", "0=1", "--trips", "0=2"], "0= is given twice"),
         (["--temperature-c", "-1e9"], "-40<=x<=125"),

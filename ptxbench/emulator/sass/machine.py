@@ -219,6 +219,9 @@ class Machine:
                         " sample; it may wait for other blocks: count it with `ncu`"
                     )
         skipped = tuple(self._loops.skipped) if self._loops else ()
+        # They refer to the machine, which would else stay with its memory until garbage is collected.
+        self._known.clear()
+        self._steps.clear()
         return Ran(self.tallies, skipped, self.steps)
 
     def _stuck(self) -> bool:

@@ -1,6 +1,8 @@
 """Machine code written by hand, run on lanes of which we know what they should hold."""
 
+import gc
 import re
+import weakref
 
 import numpy as np
 import pytest
@@ -460,12 +462,13 @@ def test_what_l1_holds_is_not_got_again():
 
 
 def test_what_blocks_read_together_is_told_from_what_each_reads():
-    # One block after the other reads the same words.
+    # One block after the other reads the same words, and the first one again.
     text = """
         S2R R8, SR_CTAID.X
         ISETP.EQ.AND P0, PT, R8, RZ, PT
         @P0 LDG.E.CONSTANT R9, desc[UR6][R2.64+0x200]
         @!P0 LDG.E.CONSTANT R9, desc[UR6][R2.64+0x200]
+        @P0 LDG.E.CONSTANT R9, desc[UR6][R2.64+0x200]
     """
     machine, _ = run(text, blocks=2)
     assert count(machine, "LDG.E.CONSTANT", Tally.READ_FIRST) == 2 * 4
@@ -618,3 +621,14 @@ def test_a_result_behind_a_predicate_is_written_and_not_read():
     machine, _ = run("MOV R9, 0x0\nLOP3.LUT P0, R9, R4, 0xff, RZ, 0xc0, !PT", [0xF] * 32)
     assert count(machine, "LOP3.LUT", Tally.ONES) == 32 * 4
     assert count(machine, "LOP3.LUT", Tally.FLIPS) == 32 * 4
+
+
+def test_memory_is_free_as_soon_as_nobody_holds_the_machine():
+    gc.disable()
+    try:
+        machine, _ = run("CS2R R8, SR_CLOCKLO\nBSSY B0, `(.on)\n.on: BSYNC B0")
+        held = weakref.ref(machine)
+        del machine
+        assert held() is None
+    finally:
+        gc.enable()
