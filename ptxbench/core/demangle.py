@@ -8,7 +8,7 @@ from functools import lru_cache
 
 # A name by the Itanium C++ ABI (5.1.2): parts behind `_Z`, or behind `_ZN`, each after its length.
 _MANGLED = re.compile(r"_Z(?:N[VK]*)?(?=\d)")
-_LENGTH = re.compile(r"\d+")
+_LENGTH = re.compile(r"[1-9][0-9]{0,5}")
 
 
 def shortened(name: str, longest: int) -> str:

@@ -231,6 +231,8 @@ def test_a_plain_name_is_found_without_a_cpp_library(monkeypatch: pytest.MonkeyP
         find_entry("soft", entries)
     assert "ns::soft" in demangle.short_names(entries[2])
     assert demangle.short_names("twice") == {"twice"}
+    forged = f"_Z{'9' * 5000}"  # more digits than Python makes a number of
+    assert forged in demangle.short_names(forged)
 
 
 @pytest.mark.parametrize("name", ["bf16", "e4m3", "e5m2"])
