@@ -18,8 +18,8 @@ _FORWARDED = (
     *(signal.SIGTSTP, signal.SIGCONT),
 )
 _NOT_FOUND, _NOT_EXECUTABLE, _SIGNALLED = 127, 126, 128
-# By when a signal that went to the whole group has ended the bystander, too.
-_GROUP_S, _LOOK_S = 0.05, 0.001
+# By when a signal that went to the whole group has ended the bystander, too: on a busy machine, as well.
+_GROUP_S, _LOOK_S = 0.2, 0.001
 # It ends with a line, or where the one who would write it is gone.
 _BYSTANDER = ("sh", "-c", 'read -r _ || [ -z "$1" ] || printf "%s\\n" "$1" >&2', "ptxbench")
 
