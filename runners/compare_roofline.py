@@ -126,7 +126,7 @@ class Row:
 
 def rooflines(cases: Sequence[SuiteCase], energies: Energies) -> list[Row]:
     """Return the errors of Eq. 4 and, where caches have energies, of Eq. 10, on each case."""
-    forms = {"roofline: flops, DRAM, constant power (Eq. 4)": (DRAM,)}
+    forms: dict[str, tuple[str, ...]] = {"roofline: flops, DRAM, constant power (Eq. 4)": (DRAM,)}
     if len(energies.levels) > 1:
         forms[f"roofline with {', '.join(energies.levels[1:])} (Eq. 10)"] = energies.levels
     works = [roofline_work(one.work) for one in cases]

@@ -113,8 +113,12 @@ def _compare(gpu: Gpu, arguments: argparse.Namespace) -> int:
         problem = replace(problem, m=arguments.size, n=arguments.size, k=arguments.size)
     arguments.out.mkdir(parents=True, exist_ok=True)
     made = measured(gpu, Gemm(problem), found.best.trial.variant, arguments.repeats, arguments.seconds)
-    document = {"gpu": asdict(gpu.info), "problem": problem.title, "variant": found.best.name}
-    document["measurements"] = [codec.encode(one) for one in made]
+    document = {
+        "gpu": asdict(gpu.info),
+        "problem": problem.title,
+        "variant": found.best.name,
+        "measurements": [codec.encode(one) for one in made],
+    }
     write_text(arguments.out / "windows.json", json.dumps(document, indent=1) + "\n")
     text = f"{gpu.info.title}: {problem.title}, {found.best.name}\n{table(made)}\n"
     write_text(arguments.out / "windows.txt", text)

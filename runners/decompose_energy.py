@@ -74,7 +74,7 @@ def shares(cases: Sequence[Case]) -> Shares:
     left = float(np.var(energy - predicted, ddof=1))
     within = float(
         np.mean(
-            [np.var([one.log_energy for one in of], ddof=1) for of in kernels.values() if len(of) > 1]
+            [float(np.var([one.log_energy for one in of], ddof=1)) for of in kernels.values() if len(of) > 1]
             or [0.0]
         )
     )

@@ -163,9 +163,11 @@ def estimate_alone(gpu: str, families: Collection[str] = ()) -> list[Alone]:
             if families and one.family not in families:
                 continue
             cubin = cubin_of(Path(scratch), one, open_atlas(gpu).gpu.target)
-            shape = {"grid": one.blocks_per_sm * sms, "block": one.threads}
             seen = measured[one.case]
-            by_code = ptxbench.estimate_kernel(cubin, entry=one.name, table=table, **shape)
+            grid = one.blocks_per_sm * sms
+            by_code = ptxbench.estimate_kernel(
+                cubin, entry=one.name, table=table, grid=grid, block=one.threads
+            )
             found.append(Alone(one.case, seen.energy_j, seen.time_s, by_code))
     return found
 

@@ -146,4 +146,4 @@ class KernelMeter:
             call()
         end.record()
         end.synchronize()
-        return max(begin.elapsed_time(end) * 1e-3 / calls, 1e-6)
+        return max(float(begin.elapsed_time(end)) * 1e-3 / calls, 1e-6)

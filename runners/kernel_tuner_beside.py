@@ -148,7 +148,7 @@ def nvml_observer() -> Any:
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByPciBusId(cupy.cuda.Device(0).pci_bus_id)
 
-    class ReadPower(observers.BenchmarkObserver):  # type: ignore[misc]
+    class ReadPower(observers.BenchmarkObserver):  # type: ignore[name-defined, misc]
         """What NVMLObserver does, without what sets anything."""
 
         def __init__(self) -> None:

@@ -31,6 +31,7 @@ import ptxbench
 from ptxbench.catalogue.operations import Operation, parse_operation, used_shapes
 from ptxbench.core.errors import InputError, PtxbenchError, ToolError
 from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.devices.calling import CallingGpu
 from ptxbench.experiment.calls.result import Bench
 from ptxbench.experiment.calls.rounds import RoundSettings
 from ptxbench.storage.folder_kind import Kind
@@ -115,9 +116,10 @@ def main() -> int:
         raise ToolError("PyTorch is not installed: run 'pip install torch'") from error
 
     with ptxbench.open_gpu(arguments.gpu) as gpu:
-        if not gpu.is_real:
+        device = gpu._device
+        if not gpu.is_real or not isinstance(device, CallingGpu):
             raise InputError(f"{gpu.name} runs no function of PyTorch: name a real GPU")
-        torch.cuda.set_device(gpu._device.ordinal)
+        torch.cuda.set_device(device.ordinal)
         info = gpu.info
         arguments.out.mkdir(parents=True, exist_ok=True)
         part = Part("torch", str(torch.__version__), str(gpu._device.sensors[0].source), _SEED)

@@ -52,6 +52,8 @@ _COMPUTED = {
     **{ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd},
 }
 _SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any", "argmin": "argmax", "argmax": "argmin"}
+# Nodes that have a place in the text.
+_Placed = ast.expr | ast.stmt | ast.excepthandler | ast.arg | ast.keyword | ast.alias | ast.pattern
 _NOT_COMPUTED = (ast.JoinedStr, ast.Import, ast.ImportFrom, ast.Raise)
 # One more of these is hardly another number.
 _LARGE = 1000
@@ -95,16 +97,21 @@ def mutants_of(module: str, source: bytes) -> list[Mutant]:
         starts.append(starts[-1] + len(line))
     found = []
     for statement, node in _computed(ast.parse(source)):
-        begin = starts[node.lineno - 1] + node.col_offset
-        end = starts[node.end_lineno - 1] + node.end_col_offset
+        begin, end = (starts[line - 1] + column for line, column in _ends(node))
         body = getattr(statement, "body", None)
-        last = body[0].lineno - 1 if isinstance(body, list) and body else statement.end_lineno
-        lines = statement.lineno, max(last, statement.lineno)
+        (first, _), (last, _) = _ends(statement)
+        last = body[0].lineno - 1 if isinstance(body, list) and body else last
+        lines = first, max(last, first)
         found += [Mutant(module, begin, end, text, lines, kind) for kind, text in _changes(node)]
     return found
 
 
-def _computed(node: ast.AST, statement: ast.stmt | None = None) -> Iterator[tuple[ast.stmt, ast.AST]]:
+def _ends(node: _Placed) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return line and column of the begin and of the end of a node of parsed code."""
+    return (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or 0)
+
+
+def _computed(node: ast.AST, statement: ast.stmt | None = None) -> Iterator[tuple[ast.stmt, _Placed]]:
     """Yield each node that is computed, with the statement that it stands in."""
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list"):
@@ -113,7 +120,7 @@ def _computed(node: ast.AST, statement: ast.stmt | None = None) -> Iterator[tupl
             if not isinstance(child, ast.AST) or isinstance(child, _NOT_COMPUTED) or _is_guard(child):
                 continue
             within = child if isinstance(child, ast.stmt) else statement
-            if within is not None and hasattr(child, "lineno"):
+            if within is not None and isinstance(child, _Placed):
                 yield within, child
             yield from _computed(child, within)
 
@@ -225,7 +232,7 @@ class Copy:
         process = _FORKED.Process(target=_tested, args=(self, arguments))
         process.start()
         process.join(limit_s)
-        if process.is_alive():
+        if process.is_alive() and process.pid is not None:
             os.killpg(process.pid, signal.SIGKILL)
             process.join()
             return None
@@ -267,7 +274,7 @@ class Took:
     """How long each test took, in seconds, with what it set up, and which failed."""
 
     def __init__(self) -> None:
-        self.by_test_s: Counter[str] = Counter()
+        self.by_test_s: dict[str, float] = defaultdict(float)
         self.failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -61,7 +61,7 @@ def _decode() -> tuple[Callable[[], object], dict[str, float]]:
         y = x.float()
         return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5)).to(torch.bfloat16) * weight
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def step() -> Any:
         x = words[tokens]
         for one in layers:
@@ -110,7 +110,7 @@ def _convolution() -> tuple[Callable[[], object], dict[str, float]]:
     import torch
     from torch import nn
 
-    class Block(nn.Module):
+    class Block(nn.Module):  # type: ignore[misc]
         def __init__(self, channels: int) -> None:
             super().__init__()
             self.layers = nn.Sequential(
@@ -136,7 +136,7 @@ def _mix() -> tuple[Callable[[], object], dict[str, float]]:
     a, b = (torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     small = torch.randn(1 << 16, device="cuda")
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]
     def step() -> Any:
         for _ in range(8):
             c = a @ b

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 from ptxbench.catalogue.common import FILE
 from ptxbench.core.errors import InputError, PtxbenchError
-from ptxbench.model.ncu import read_launches, work_of
+from ptxbench.model.ncu import ProfiledLaunch, read_launches, work_of
 from ptxbench.storage.atomic import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,7 +50,7 @@ def shares_of(folder: Path) -> tuple[int, dict[str, float]]:
     Raises:
         InputError: There is no CSV, or one cannot be read.
     """
-    launches = {}
+    launches: dict[str, tuple[ProfiledLaunch, Path]] = {}
     for path in sorted(folder.glob("*.csv")):
         for launch in read_launches(path):
             launches.setdefault(launch.kernel, (launch, path))
@@ -58,13 +58,14 @@ def shares_of(folder: Path) -> tuple[int, dict[str, float]]:
         raise InputError(
             f"{folder} has no CSV of ncu; give the folder that `validate_kernels.py count` wrote"
         )
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = defaultdict(float)
     for launch, path in launches.values():
         opcodes = dict(work_of([launch], launch.kernel, path).opcodes)
         executed = sum(opcodes.values())
         for opcode, n in opcodes.items():
             shares[opcode] += 100 * n / executed / len(launches)
-    return len(launches), dict(shares.most_common())
+    largest = sorted(shares.items(), key=lambda one: one[1], reverse=True)
+    return len(launches), dict(largest)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ PAGE = ROOT / "studies" / "h200" / "runs.md"
 REFERENCE = "table-6eda"
 # Runs of a few rows only say how a board repeats.
 _MIN_ROWS = 100
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # What was aimed at: rows, minutes, kernel time a row, share of intervals under 1%, median interval; and of
 # repeats the median and the 95th percentile of the differences.
 _ROWS, _MINUTES, _ROW_S, _NARROW, _MEDIAN, _AGREE, _AGREE_P95 = 400, 25, 1.5, 0.80, 0.003, 0.01, 0.03
@@ -94,7 +96,7 @@ def kept_runs(results: Path) -> list[KeptRun]:
         with RunFolder.open(path) as folder:
             rows = [r for r in folder.rows() if r.protocol == DYNAMIC and r.status is Status.OK]
             kept.append(KeptRun(path.name, folder.manifest, tuple(rows)))
-    return sorted(kept, key=lambda run: run.manifest.created, reverse=True)
+    return sorted(kept, key=lambda run: run.manifest.created or _LONG_AGO, reverse=True)
 
 
 def with_tables(page: str, runs: Sequence[KeptRun]) -> str:
@@ -139,8 +141,8 @@ def runs_table(runs: Iterable[KeptRun]) -> str:
             f"{len({row.instruction for row in run.rows})}",
             _bold(f"{cost.total_wall_s / 60:.1f}", cost.total_wall_s < 60 * _MINUTES) if cost else "-",
             _bold(f"{cost.kernel_s:.2f}", cost.kernel_s <= _ROW_S) if cost else "-",
-            _bold(f"{np.mean(both < 0.01):.0%}", np.mean(both < 0.01) >= _NARROW),
-            _bold(f"{np.median(both):.2%}", np.median(both) < _MEDIAN)
+            _bold(f"{np.mean(both < 0.01):.0%}", bool(np.mean(both < 0.01) >= _NARROW)),
+            _bold(f"{np.median(both):.2%}", bool(np.median(both) < _MEDIAN))
             + f" ({', '.join(f'-{level} {np.median(of):.2%}' for level, of in widths.items() if len(of))})",
             f"± {scale_ci95:.2%}" if scale_ci95 is not None else "-",
         )
@@ -192,10 +194,12 @@ def _tables(runs: Iterable[KeptRun]) -> list[KeptRun]:
 
 
 def _agreement(a: KeptRun, b: KeptRun) -> Agreement:
-    shared = (run.manifest.part.level_error or 0.0 for run in (a, b))
+    shared_a, shared_b = (run.manifest.part.level_error or 0.0 for run in (a, b))
     other_boards = a.manifest.gpu.uuid_hash != b.manifest.gpu.uuid_hash
-    rows = (widened(run.rows, find_run_spread(run.manifest.gpu), other_boards=other_boards) for run in (a, b))
-    return agreement(DYNAMIC, diff_rows(*rows, *shared))
+    rows_a, rows_b = (
+        widened(run.rows, find_run_spread(run.manifest.gpu), other_boards=other_boards) for run in (a, b)
+    )
+    return agreement(DYNAMIC, diff_rows(rows_a, rows_b, shared_a, shared_b))
 
 
 def _left(one: Agreement) -> tuple[str, ...]:

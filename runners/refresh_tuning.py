@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean
@@ -108,11 +108,11 @@ def main() -> int:
     return 0
 
 
-def blocks(searches: dict[str, Search]) -> dict[str, str]:
+def blocks(searches: Mapping[str, Search]) -> dict[str, str]:
     """Return every block of the pages by its name, in Markdown."""
     return {
-        "first-five": _first_five(searches.values()),
-        "ranks": _ranks(searches.values()),
+        "first-five": _first_five([*searches.values()]),
+        "ranks": _ranks([*searches.values()]),
         "gemm-h200": _gemm([searches[name] for name in H200]),
         "adds": _adds([searches[name] for name in OWN_KERNELS]),
         "ways": _ways([searches[name] for name in OWN_KERNELS]),

@@ -205,7 +205,7 @@ def _print_baselines(judged: Mapping[Path, Sequence[Profiled]], table: Atlas, ru
             print(f"  {form}, {folder}: {shown}")
 
 
-def _inputs(found: Sequence[CodeRatio]) -> list[tuple[bool, bool, bool]]:
+def _inputs(found: Sequence[CodeRatio]) -> list[tuple[bool, ...]]:
     return sorted({one.inputs for one in found})
 
 

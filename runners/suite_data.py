@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ _BITS = {"f16": 16, "bf16": 16, "f32": 32, "u32": 32, "f64": 64, "u64": 64}
 
 Words = npt.NDArray[np.uint32]
 Floats = npt.NDArray[np.float64]
+S = TypeVar("S", bound=np.generic)
 
 
 @cache
@@ -53,8 +55,8 @@ def _image(count: int, random: np.random.Generator) -> Floats:
     return np.clip(np.round(127 + 60 * shade), 0, 255)
 
 
-def _sparse(values: npt.NDArray[np.generic], random: np.random.Generator) -> npt.NDArray[np.generic]:
-    return np.where(random.random(len(values)) < 0.1, values, 0)
+def _sparse(values: npt.NDArray[S], random: np.random.Generator) -> npt.NDArray[S]:
+    return np.where(random.random(len(values)) < 0.1, values, values.dtype.type(0))
 
 
 def _any_bits(count: int, random: np.random.Generator) -> npt.NDArray[np.uint64]:

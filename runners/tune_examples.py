@@ -167,7 +167,7 @@ def _plain(value: Any) -> Any:
 def numerics(session: Session) -> dict[str, Any]:
     """Compare variants of every form of the GEMM kernels with numpy, on the GPU."""
     size, target = 512, session.gpu.info.target
-    cases = [(dtype, Core.SIMT) for dtype in DType if dtype is not DType.F16]
+    cases: list[tuple[DType, Core]] = [(dtype, Core.SIMT) for dtype in DType if dtype is not DType.F16]
     cases += [(DType.F64, Core.MMA), (DType.F16, Core.MMA), (DType.F16, Core.WGMMA)]
     forms = [("n", "n", 0.0, 0), ("t", "n", 0.0, 8), ("n", "t", -0.5, 24), ("t", "t", 1.5, 40)]
     wanted = []

@@ -262,28 +262,33 @@ def _count(suite: str, out: Path, budget_s: float, only: Sequence[str]) -> int:
 def _child(suite: str, numbers: Sequence[int]) -> int:
     """Run each case once between its marker and the end of profiling; for ncu."""
     import torch
-    from kernel_cases import marker
 
     every = _all_cases(suite)
     for number in numbers:
         try:
-            call, mark = every[number].prepare(every[number].operands), marker(number)
-            call()
-            mark()
-            torch.cuda.synchronize()
-            torch.cuda.cudart().cudaProfilerStart()
-            try:
-                mark()
-                call()
-                torch.cuda.synchronize()
-            finally:
-                # Else what prepares the next case would be counted to this one.
-                torch.cuda.cudart().cudaProfilerStop()
+            _run_once(every[number], number)
         except Exception:  # the cases that follow are still to be counted
             traceback.print_exc()
-        call = mark = None
         torch.cuda.empty_cache()
     return 0
+
+
+def _run_once(case: Case, number: int) -> None:
+    import torch
+    from kernel_cases import marker
+
+    call, mark = case.prepare(case.operands), marker(number)
+    call()
+    mark()
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStart()
+    try:
+        mark()
+        call()
+        torch.cuda.synchronize()
+    finally:
+        # Else what prepares the next case would be counted to this one.
+        torch.cuda.cudart().cudaProfilerStop()
 
 
 def _wanted(name: str, only: Sequence[str]) -> bool:
