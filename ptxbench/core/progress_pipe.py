@@ -20,7 +20,7 @@ def inherited_pipe() -> tuple[int, ...]:
 
 
 def teller() -> Tell | None:
-    """Return what tells the starting process how much is done, of how much, and the item in hand; or None."""
+    """Return what tells the starting process how much is done, of how much, and of what now; or None."""
     pipe = inherited_pipe()
     if not pipe:
         return None

@@ -165,7 +165,7 @@ def calibrate(
         table: Table whose rows are of this kind of GPU: the folder of a run, or a name.
         out: Folder; None for a new one below results/, or below runs/ where nothing is measured.
         resume: Go on with the folder `out`: what it holds is not run again.
-        show: Told how many kernels are done, how many there are, and which is in hand.
+        show: Told how many kernels are done, how many there are, and which is in progress.
         budget_s: No kernel begins later than this; what is missing then can be resumed.
 
     Returns:

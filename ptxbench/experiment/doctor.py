@@ -59,7 +59,7 @@ def examine(
         gpu: A real or simulated GPU; it is busy for about a minute.
         before: Lines about the machine.
         path: Folder, or None for the default below results/ (or runs/ where nothing is measured).
-        on_progress: Told how many steps are done, of how many, and the one in hand.
+        on_progress: Told how many steps are done, of how many, and the one in progress.
 
     Returns:
         The document, and the folder that holds it and the readings: `sensor` is what `--sensor` takes.

@@ -60,7 +60,7 @@ class Progress:
     Attributes:
         done: Recordings made.
         total: Recordings in all.
-        name: The recording in hand.
+        name: The recording in progress.
         folder: Where the recordings go.
     """
 

@@ -59,7 +59,7 @@ def least_registers(variant: Variant) -> int:
             return 4 * rows * columns + _OTHER_REGISTERS
         if v.dtype is DType.F16:
             return 4 * rows * columns + 4 * rows + 2 * columns + _OTHER_REGISTERS
-        # Of the fragments of B, those in hand and the next.
+        # Of the fragments of B, the present ones and the next.
         return words * (4 * rows * columns + v.mma_k // 2 * rows + v.mma_k // 2) + _OTHER_REGISTERS
     results = v.tile_m * v.tile_n + v.tile_m + v.tile_n
     under_way = (v.blk_m + v.blk_n) * v.blk_k // v.threads if v.buffers > 1 else 0

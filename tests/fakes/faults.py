@@ -25,7 +25,7 @@ class Moment(NamedTuple):
 
     Attributes:
         source: Which source.
-        trial_id: The launch in hand.
+        trial_id: The launch in progress.
         since_s: Time since its recording began.
         at_s: Time since the GPU was opened.
     """

@@ -69,9 +69,9 @@ def test_where_opcodes_decide_the_table_wins_and_the_interval_says_so(module):
     model, table, best_constant, medians, wrong, nothing, power = module.compare(cases, ENERGIES)
     assert model.name == "the model: opcodes keep 100% of their own energy"
     assert mean(model) == mean(table) < 1
-    for null in (best_constant, wrong, nothing, power):
-        assert mean(null) > 2 * mean(table)
-        assert module.gain_pct(cases, table, null)[0] > 0
+    for less in (best_constant, wrong, nothing, power):
+        assert mean(less) > 2 * mean(table)
+        assert module.gain_pct(cases, table, less)[0] > 0
     # Each opcode is a class of its own here, or nearly so.
     assert mean(medians) < mean(best_constant)
 

@@ -197,7 +197,7 @@ for number in itertools.count():
 """
 
 
-def test_killed_process_loses_at_most_the_trial_in_hand(tmp_path):
+def test_killed_process_loses_at_most_the_trial_in_progress(tmp_path):
     tests = Path(__file__).resolve().parents[1]
     with subprocess.Popen(
         [sys.executable, "-c", ENDLESS, str(tmp_path / "run"), str(tests)], stdout=subprocess.PIPE, text=True

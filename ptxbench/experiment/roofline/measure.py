@@ -93,7 +93,7 @@ def measure(
         options: What is measured.
         out: Folder; None for a new one below results/, or below runs/ where nothing is measured.
         resume: Go on with the folder `out`: what it holds is not run again.
-        show: Told how many are done, how many there are, and which is in hand.
+        show: Told how many are done, how many there are, and which is in progress.
         budget_s: No kernel begins later than this; what is missing then can be resumed.
 
     Raises:
@@ -138,7 +138,7 @@ def run_plan(
         plan: Name of every recording, with what `run` makes it from.
         run: Runs one; returns what ran, and its recording.
         kept: What the folder keeps of what ran.
-        show: Told how many are done, how many there are, and which is in hand.
+        show: Told how many are done, how many there are, and which is in progress.
         budget_s: None begins later than this; what is missing then can be resumed.
 
     Raises:
