@@ -170,7 +170,7 @@ def tune_function(
     Raises:
         ArgumentError: An argument is out of its range.
         GpuError: There is no GPU that can be read.
-        InputError: There is no combination, or too many; or the folder does not fit.
+        InputError: There is no combination, too many, or none that can be called; or the folder does not fit.
     """
     objective = one_of("minimize", minimize, _OBJECTIVES)
     seconds = within("budget", budget, 1, 86400)
