@@ -79,7 +79,7 @@ def main() -> int:
 
 def _write_log(folder: Path, names: int, launches: int, times_ns: tuple[int, int], uuid: str) -> None:
     """Write a log as the injector does: launches of names by chance, some streams, back to back."""
-    chance = np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     said = ["cupti 1", f"device 0 {uuid}", *(f"name {i} kernel_{i:04}" for i in range(names)), "end"]
     (folder / "1-1.txt").write_text("\n".join(said) + "\n")
     with (folder / "1-1.bin").open("wb") as file:
@@ -88,7 +88,7 @@ def _write_log(folder: Path, names: int, launches: int, times_ns: tuple[int, int
             edges_ns = np.linspace(*times_ns, launches + 1)[at : at + count + 1].astype(np.uint64)
             rows = np.zeros(count, dtype=_LAUNCH)
             rows["start"], rows["end"] = edges_ns[:-1], edges_ns[1:]
-            rows["rest"][:, 0], rows["rest"][:, 2] = chance.integers(names, size=count), at % 4
+            rows["rest"][:, 0], rows["rest"][:, 2] = rng.integers(names, size=count), at % 4
             file.write(rows.tobytes())
 
 

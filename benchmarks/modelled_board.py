@@ -60,19 +60,19 @@ class Nature:
     counter_gain: float
 
     @classmethod
-    def by_chance(cls, chance: np.random.Generator) -> Nature:
+    def by_chance(cls, rng: np.random.Generator) -> Nature:
         """Draw one, within what boards were seen to be."""
         return cls(
-            idle_w=chance.uniform(65, 125),
-            leakage_w_per_k=chance.uniform(0.33, 0.61),
-            chip_k_per_w=chance.uniform(0.035, 0.05),
-            chip_s=chance.uniform(0.15, 0.3),
-            sink_k_per_w=chance.uniform(0.02, 0.04),
-            sink_s=chance.uniform(10, 30),
-            low_pass_s=chance.uniform(0.0132, 0.0140),
-            lag_s=chance.uniform(0.0030, 0.0038),
-            noise_w=chance.uniform(0.3, 0.6),
-            counter_gain=1 + 0.002 * chance.standard_normal(),
+            idle_w=rng.uniform(65, 125),
+            leakage_w_per_k=rng.uniform(0.33, 0.61),
+            chip_k_per_w=rng.uniform(0.035, 0.05),
+            chip_s=rng.uniform(0.15, 0.3),
+            sink_k_per_w=rng.uniform(0.02, 0.04),
+            sink_s=rng.uniform(10, 30),
+            low_pass_s=rng.uniform(0.0132, 0.0140),
+            lag_s=rng.uniform(0.0030, 0.0038),
+            noise_w=rng.uniform(0.3, 0.6),
+            counter_gain=1 + 0.002 * rng.standard_normal(),
         )
 
 
@@ -115,13 +115,13 @@ class ModelledBoard:
     power_w: Float64s = field(init=False)
 
     def __post_init__(self) -> None:
-        chance = np.random.default_rng(self.seed)
-        self.nature = self.nature or Nature.by_chance(chance)
+        rng = np.random.default_rng(self.seed)
+        self.nature = self.nature or Nature.by_chance(rng)
         self.clock = VirtualClock(_START_NS, _EPOCH_OFFSET_NS)
-        self.power_w = self._drawn(chance)
+        self.power_w = self._drawn(rng)
         # The integral of the power until each step of the grid.
         self._drawn_j = np.concatenate([[0.0], np.cumsum(self.power_w) * STEP_S])
-        self._readers = tuple(self._reader(source, chance) for source in self.sources)
+        self._readers = tuple(self._reader(source, rng) for source in self.sources)
 
     @property
     def now_s(self) -> float:
@@ -149,15 +149,15 @@ class ModelledBoard:
         grid_s = np.arange(len(self._drawn_j)) * STEP_S - _SETTLED_S
         return np.asarray(np.interp(at_s, grid_s, self._drawn_j), dtype=np.float64)
 
-    def _drawn(self, chance: np.random.Generator) -> Float64s:
+    def _drawn(self, rng: np.random.Generator) -> Float64s:
         nature = self.nature
         assert nature is not None  # noqa: S101
         parts = [np.zeros(round(_SETTLED_S / STEP_S))]
-        tick_s, at_s, before_w = chance.uniform(0, 0.1), 0.0, 0.0
+        tick_s, at_s, before_w = rng.uniform(0, 0.1), 0.0, 0.0
         for length_s, over_w in self.load:
             part = np.full(round(length_s / STEP_S), float(over_w))
             if over_w > before_w + 30 and len(part):
-                part *= self._regulated(len(part), over_w, (tick_s - at_s) % 0.1, chance)
+                part *= self._regulated(len(part), over_w, (tick_s - at_s) % 0.1, rng)
             parts.append(part)
             at_s, before_w = at_s + length_s, over_w
         dynamic_w = np.concatenate([*parts, np.zeros(round(_SETTLED_S / STEP_S))])
@@ -173,17 +173,17 @@ class ModelledBoard:
             power_w = nature.idle_w + dynamic_w + nature.leakage_w_per_k * warmer_k
         return np.asarray(power_w, dtype=np.float64)
 
-    def _regulated(self, length: int, over_w: float, tick_s: float, chance: np.random.Generator) -> Float64s:
+    def _regulated(self, length: int, over_w: float, tick_s: float, rng: np.random.Generator) -> Float64s:
         """Return what the regulation makes of an even load, as a factor."""
         at_s = np.arange(length) * STEP_S
-        factor = 1 - chance.uniform(0.0, 0.04) * np.exp(-at_s / chance.uniform(0.005, 0.02))
-        tick_s += 0.1 * chance.integers(0, 2)
-        factor -= chance.choice([0.0, 0.01]) * (at_s < tick_s)
-        if over_w > 280 and chance.random() < 0.25:
-            factor += 0.015 * ((at_s > tick_s) & (at_s < tick_s + chance.choice([0.1, 10.0])))
+        factor = 1 - rng.uniform(0.0, 0.04) * np.exp(-at_s / rng.uniform(0.005, 0.02))
+        tick_s += 0.1 * rng.integers(0, 2)
+        factor -= rng.choice([0.0, 0.01]) * (at_s < tick_s)
+        if over_w > 280 and rng.random() < 0.25:
+            factor += 0.015 * ((at_s > tick_s) & (at_s < tick_s + rng.choice([0.1, 10.0])))
         return factor
 
-    def _reader(self, source: SourceName, chance: np.random.Generator) -> Reader:
+    def _reader(self, source: SourceName, rng: np.random.Generator) -> Reader:
         make = {
             SourceName.SAMPLES: self._samples,
             SourceName.COUNTER: self._counter,
@@ -191,53 +191,53 @@ class ModelledBoard:
             SourceName.USAGE: lambda c: self._held(source, 1.0, 0.5, c),
             SourceName.AVERAGE: lambda c: self._held(source, 1.0, 0.5, c),
         }
-        return make[source](chance)
+        return make[source](rng)
 
-    def _ticks_s(self, refresh_s: float, chance: np.random.Generator) -> Float64s:
+    def _ticks_s(self, refresh_s: float, rng: np.random.Generator) -> Float64s:
         end_s = len(self.power_w) * STEP_S - 2 * _SETTLED_S + 2.0
-        return np.arange(-1.5 + chance.uniform(0, refresh_s), end_s, refresh_s, dtype=np.float64)
+        return np.arange(-1.5 + rng.uniform(0, refresh_s), end_s, refresh_s, dtype=np.float64)
 
-    def _samples(self, chance: np.random.Generator) -> _Published:
+    def _samples(self, rng: np.random.Generator) -> _Published:
         nature = self.nature
         assert nature is not None  # noqa: S101
-        made_s = self._ticks_s(0.02, chance)
-        made_s = made_s[chance.random(len(made_s)) > 0.006]
+        made_s = self._ticks_s(0.02, rng)
+        made_s = made_s[rng.random(len(made_s)) > 0.006]
         n = len(made_s)
         # As 5,000 stamps of two boards: three in four on the grid, most others one tick of 10 ms late.
-        late_s = np.abs(chance.normal(0, 0.0010, n))
-        kind = chance.random(n)
-        late_s = np.where(kind < 0.17, chance.normal(0.009, 0.0006, n), late_s)
-        late_s = np.where((kind > 0.17) & (kind < 0.20), chance.uniform(0.001, 0.007, n), late_s)
-        late_s = np.where((kind > 0.20) & (kind < 0.22), chance.uniform(0.012, 0.016, n), late_s)
+        late_s = np.abs(rng.normal(0, 0.0010, n))
+        kind = rng.random(n)
+        late_s = np.where(kind < 0.17, rng.normal(0.009, 0.0006, n), late_s)
+        late_s = np.where((kind > 0.17) & (kind < 0.20), rng.uniform(0.001, 0.007, n), late_s)
+        late_s = np.where((kind > 0.20) & (kind < 0.22), rng.uniform(0.012, 0.016, n), late_s)
         stamp_s = np.maximum.accumulate(made_s + late_s)
         # Those between, and the very late ones, were made late.
         really_late = (kind > 0.17) & (kind < 0.22)
-        seen_s = made_s + np.where(really_late, late_s, 0.0) + chance.normal(0, 0.0007, n) - nature.lag_s
+        seen_s = made_s + np.where(really_late, late_s, 0.0) + rng.normal(0, 0.0007, n) - nature.lag_s
         response_w = _low_passed(self.power_w, nature.low_pass_s)
         grid_s = (np.arange(len(response_w)) + 0.5) * STEP_S - _SETTLED_S
-        value_w = np.interp(seen_s, grid_s, response_w) + nature.noise_w * chance.standard_normal(n)
-        published_s = np.maximum.accumulate(stamp_s + chance.uniform(0.0002, 0.006, n))
+        value_w = np.interp(seen_s, grid_s, response_w) + nature.noise_w * rng.standard_normal(n)
+        published_s = np.maximum.accumulate(stamp_s + rng.uniform(0.0002, 0.006, n))
         return _Published(
             SourceName.SAMPLES, self.clock, _ns(published_s), np.round(value_w, 2), _ns(stamp_s)
         )
 
-    def _counter(self, chance: np.random.Generator) -> _Published:
+    def _counter(self, rng: np.random.Generator) -> _Published:
         nature = self.nature
         assert nature is not None  # noqa: S101
-        made_s = self._ticks_s(0.1, chance)
+        made_s = self._ticks_s(0.1, rng)
         value_j = np.round(7e6 + nature.counter_gain * self._until_j(made_s - 0.004), 3)
-        late_s = np.clip(chance.normal(0, 0.004, len(made_s)), -0.012, 0.012)
+        late_s = np.clip(rng.normal(0, 0.004, len(made_s)), -0.012, 0.012)
         return _Published(SourceName.COUNTER, self.clock, _ns(made_s + late_s), value_j)
 
     def _held(
-        self, source: SourceName, averaging_s: float, noise_w: float, chance: np.random.Generator
+        self, source: SourceName, averaging_s: float, noise_w: float, rng: np.random.Generator
     ) -> _Published:
-        made_s = self._ticks_s(0.1, chance)
-        made_s = made_s[chance.random(len(made_s)) > 0.02]
+        made_s = self._ticks_s(0.1, rng)
+        made_s = made_s[rng.random(len(made_s)) > 0.02]
         newest_s = made_s - 0.004
         mean_w = (self._until_j(newest_s) - self._until_j(newest_s - averaging_s)) / averaging_s
-        value_w = mean_w + noise_w * chance.standard_normal(len(made_s))
-        late_s = chance.uniform(0, 0.003, len(made_s))
+        value_w = mean_w + noise_w * rng.standard_normal(len(made_s))
+        late_s = rng.uniform(0, 0.003, len(made_s))
         return _Published(source, self.clock, _ns(made_s + late_s), np.round(value_w, 3))
 
 

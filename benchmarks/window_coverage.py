@@ -81,37 +81,37 @@ class Judged:
         return self.energy_j / self.truth_j - 1
 
 
-def _idle(chance: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
-    return [(chance.uniform(1, 1.3), 0)], [(length_s, _power_w(chance))], [(0.5, 0)]
+def _idle(rng: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
+    return [(rng.uniform(1, 1.3), 0)], [(length_s, _power_w(rng))], [(0.5, 0)]
 
 
-def _beside(chance: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
-    before, after = ([(chance.uniform(0.4, 0.6), _power_w(chance))] for _ in range(2))
-    return [(0.3, 0), *before], [(length_s, _power_w(chance))], after
+def _beside(rng: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
+    before, after = ([(rng.uniform(0.4, 0.6), _power_w(rng))] for _ in range(2))
+    return [(0.3, 0), *before], [(length_s, _power_w(rng))], after
 
 
-def _within(chance: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
-    power_w = _power_w(chance)
-    return [(0.3, 0), (chance.uniform(0.4, 0.6), power_w)], [(length_s, power_w)], [(0.5, power_w)]
+def _within(rng: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
+    power_w = _power_w(rng)
+    return [(0.3, 0), (rng.uniform(0.4, 0.6), power_w)], [(length_s, power_w)], [(0.5, power_w)]
 
 
-def _bursts(chance: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
-    power_w, parts, left_s = _power_w(chance), [], length_s
+def _bursts(rng: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
+    power_w, parts, left_s = _power_w(rng), [], length_s
     while left_s > 1e-9:
-        parts.append((min(chance.uniform(0.005, 0.05), left_s), chance.choice([0.0, power_w])))
+        parts.append((min(rng.uniform(0.005, 0.05), left_s), rng.choice([0.0, power_w])))
         left_s -= parts[-1][0]
-    return [(chance.uniform(0.5, 0.8), 0)], parts, [(0.5, 0)]
+    return [(rng.uniform(0.5, 0.8), 0)], parts, [(0.5, 0)]
 
 
-def _near(chance: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
-    power_w = _power_w(chance)
-    gaps = [(chance.uniform(0.01, 0.08), chance.choice([0.0, power_w])) for _ in range(2)]
-    before, after = [(0.3, 0), (0.3, _power_w(chance)), gaps[0]], [gaps[1], (0.4, _power_w(chance))]
+def _near(rng: np.random.Generator, length_s: float) -> tuple[Load, Load, Load]:
+    power_w = _power_w(rng)
+    gaps = [(rng.uniform(0.01, 0.08), rng.choice([0.0, power_w])) for _ in range(2)]
+    before, after = [(0.3, 0), (0.3, _power_w(rng)), gaps[0]], [gaps[1], (0.4, _power_w(rng))]
     return before, [(length_s, power_w)], after
 
 
-def _power_w(chance: np.random.Generator) -> float:
-    return float(chance.uniform(80, 420))
+def _power_w(rng: np.random.Generator) -> float:
+    return float(rng.uniform(80, 420))
 
 
 LOADS: dict[str, Callable[[np.random.Generator, float], tuple[Load, Load, Load]]] = {
@@ -127,11 +127,11 @@ def session(
     sources: Sequence[SourceName], load: str, length_s: float, seed: int, windows: int = _WINDOWS
 ) -> tuple[ModelledBoard, list[tuple[float, float]]]:
     """Return a board with a load of many windows, and when each begins and ends."""
-    chance = np.random.default_rng(1000 + seed)
+    rng = np.random.default_rng(1000 + seed)
     parts: Load = [(2.0, 0)]
     spans = []
     for _ in range(windows):
-        before, within, after = LOADS[load](chance, length_s)
+        before, within, after = LOADS[load](rng, length_s)
         start_s = sum(part[0] for part in (*parts, *before))
         spans.append((start_s, start_s + sum(part[0] for part in within)))
         parts += [*before, *within, *after]

@@ -136,7 +136,7 @@ def measured(
     launch = tunable.launch(built)
     time_s = short_timing_s(lambda times: gpu.time_s(replace(launch, times=times)))
     source = SourceCheck(board_sensor(gpu.sensors), gpu.sensors)
-    chance, began_s = np.random.default_rng(_SEED), time.monotonic()
+    rng, began_s = np.random.default_rng(_SEED), time.monotonic()
     found: list[Measurement] = []
     for window_s in _WINDOWS_S * repeats:
         if time.monotonic() - began_s > seconds:
@@ -149,7 +149,7 @@ def measured(
             return runs[-1]
 
         # In which phase of its regulation a board is hangs on what it did before.
-        gpu.clock.sleep_s(float(chance.uniform(0.1, 1.0)))
+        gpu.clock.sleep_s(float(rng.uniform(0.1, 1.0)))
         run, result = run_until_settled(attempt, window_s, source, BoardLimits.of(gpu.info))
         found.append(_by_old_way(window_s, *runs[0], source, BoardLimits.of(gpu.info)))
         found.append(

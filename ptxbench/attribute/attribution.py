@@ -193,9 +193,9 @@ def _time_draws(
     error_s = np.array([float(np.hypot.reduce(busy.error_s[list(names)])) for names in columns])
     if not error_s.any():
         return factor
-    chance = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     kernels = len(columns)
-    off_s = error_s * chance.standard_normal((draws, kernels))
+    off_s = error_s * rng.standard_normal((draws, kernels))
     own_s = np.clip(design.time_s[:kernels] + off_s, 0.0, None)
     factor[:, :kernels] = own_s / np.maximum(design.time_s[:kernels], 1e-12)
     # What kernels took, passed without one less.

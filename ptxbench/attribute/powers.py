@@ -82,14 +82,14 @@ def solve(gram: Float64s, side: Float64s, prior: Prior, mean_w: Float64s) -> Flo
 def resampled(equations: Equations, prior: Prior, resamples: int) -> Float64s:
     """Return the powers over resampled blocks of readings, shape (resamples, columns)."""
     blocks, width = equations.sides_w.shape
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     draws = np.empty((resamples, width))
     for i in range(resamples):
-        times = np.bincount(chance.integers(0, blocks, blocks), minlength=blocks).astype(np.float64)
-        mean_w = prior.mean_w + prior.spread_w * chance.standard_normal(width)
+        times = np.bincount(rng.integers(0, blocks, blocks), minlength=blocks).astype(np.float64)
+        mean_w = prior.mean_w + prior.spread_w * rng.standard_normal(width)
         gram = np.tensordot(times, equations.grams, 1)
         # Shares^T times an error of each reading has the variance noise^2 times the Gram matrix.
         values, vectors = np.linalg.eigh(gram)
-        error = (vectors * np.sqrt(np.clip(values, 0, None))) @ chance.standard_normal(width)
+        error = (vectors * np.sqrt(np.clip(values, 0, None))) @ rng.standard_normal(width)
         draws[i] = solve(gram, times @ equations.sides_w + prior.noise_w * error, prior, mean_w)
     return draws

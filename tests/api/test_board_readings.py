@@ -30,22 +30,20 @@ def board(sources, read, target="sm_90"):
 def recordings(draw):
     """Two seconds of readings of a board, some of them odd in value, stamp or code."""
     sources = SOURCES[draw(st.sampled_from(sorted(SOURCES)))]
-    chance = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     share = draw(st.sampled_from((0.0, 0.02, 0.15, 0.5, 1.0)))
     read = []
     for source in sources:
         step_s = 0.02 if source is SourceName.SAMPLES else 0.005
         at_s = 1.0 + np.arange(0.0, 2.0, step_s)
-        value = 300.0 + chance.normal(size=len(at_s))
+        value = 300.0 + rng.normal(size=len(at_s))
         if source is SourceName.COUNTER:
             value = 1e6 + 300.0 * np.floor(at_s / 0.1) * 0.1
-        odd = chance.random(len(at_s)) < share
-        value[odd] = chance.choice(ODD, int(odd.sum()))
-        stamp_s = at_s + np.where(
-            chance.random(len(at_s)) < share, chance.choice([-0.5, 0.0, 0.03, 3.0]), 0.0
-        )
-        code = np.where(chance.random(len(at_s)) < share / 2, 15, 0)
-        kept = chance.random(len(at_s)) >= draw(st.sampled_from((0.0, 0.5, 0.99)))
+        odd = rng.random(len(at_s)) < share
+        value[odd] = rng.choice(ODD, int(odd.sum()))
+        stamp_s = at_s + np.where(rng.random(len(at_s)) < share, rng.choice([-0.5, 0.0, 0.03, 3.0]), 0.0)
+        code = np.where(rng.random(len(at_s)) < share / 2, 15, 0)
+        kept = rng.random(len(at_s)) >= draw(st.sampled_from((0.0, 0.5, 0.99)))
         stamps = {"stamp_s": stamp_s[kept]} if source is SourceName.SAMPLES else {}
         read.append(series(at_s[kept] + 0.003, value[kept], source, code=code[kept], call_s=0.001, **stamps))
     return board(sources, read, draw(st.sampled_from(("sm_90", "sm_80"))))

@@ -40,15 +40,15 @@ def replay(seed, kept=lambda i, name: True, merge=None, offset_ns=0, rounds=250,
     """Run kernels of three powers in turn; return the share of each name, and the true energies."""
     made = LoadedGpu(seed=seed)
     recording = Recording(open_boards(made.gpu)[0])
-    clock, chance = recording.board.clock, np.random.default_rng(seed)
+    clock, rng = recording.board.clock, np.random.default_rng(seed)
     recording.start(int)
     made.gpu.sleep(1.0)
     start_ns, truth, times = clock.now_ns(), dict.fromkeys(POWERS_W, 0.0), {}
     for i in range(rounds):
-        step_s, round_ns = chance.uniform(0.02, 0.06), clock.now_ns()
+        step_s, round_ns = rng.uniform(0.02, 0.06), clock.now_ns()
         for name, power_w in POWERS_W.items():
             before_j, begin_ns = made.energy_j(), clock.now_ns()
-            made.load(step_s if merge else chance.uniform(0.02, 0.06), power_w)
+            made.load(step_s if merge else rng.uniform(0.02, 0.06), power_w)
             if merge:
                 step_s = merge
             if kept(i, name):
@@ -85,12 +85,12 @@ def test_the_true_energy_of_each_kernel_is_within_its_interval():
 
 def test_a_sensor_that_is_a_low_pass_is_found():
     # As NVML's samples of an H200: a time constant of 14 ms. A running mean misses by 8%.
-    chance, low_pass_s, lag_s, step_s = np.random.default_rng(1), 0.01375, 0.0035, 2e-4
+    rng, low_pass_s, lag_s, step_s = np.random.default_rng(1), 0.01375, 0.0035, 2e-4
     powers_w, lengths_s = {"a": 341.0, "b": 444.0, "c": 129.0}, {"a": 0.042, "b": 0.101, "c": 0.1}
     times, at_s = {name: [] for name in powers_w}, 0.3
     for _ in range(60):
         for name, length_s in lengths_s.items():
-            end_s = at_s + length_s * chance.uniform(0.99, 1.01)
+            end_s = at_s + length_s * rng.uniform(0.99, 1.01)
             times[name].append((round(at_s * 1e9), round(end_s * 1e9)))
             at_s = end_s + 2e-5
     grid_s = np.arange(0, at_s + 0.5, step_s)
@@ -101,7 +101,7 @@ def test_a_sensor_that_is_a_low_pass_is_found():
     decay = np.exp(-step_s / low_pass_s)
     seen_w = lfilter([1 - decay], [1, -decay], true_w, zi=[115.0 * decay])[0]
     read_s = np.arange(0.007, grid_s[-1], 0.02)
-    values_w = np.interp(read_s - lag_s, grid_s, seen_w) + chance.normal(0, 0.5, len(read_s))
+    values_w = np.interp(read_s - lag_s, grid_s, seen_w) + rng.normal(0, 0.5, len(read_s))
     energy_j = float(true_w.sum() * step_s)
     readings = Readings(read_s, values_w, 0.06, 0.02)
     for row in attribute(
@@ -139,14 +139,14 @@ def test_clocks_that_disagree_are_found_from_the_readings(offset_ms):
 
 def test_many_names_cost_no_more_than_a_few_looks_at_the_readings_each(monkeypatch):
     # Two hundred names of ten thousand kernels took minutes: each response of the sensor was tried on all.
-    chance, interp, looks, names, length_s = np.random.default_rng(0), np.interp, [], 50, 170.0
-    length_ns = chance.uniform(20e6, 80e6, 3400).astype(np.int64)
-    name, end_ns = chance.integers(0, names, len(length_ns)), np.cumsum(length_ns)
+    rng, interp, looks, names, length_s = np.random.default_rng(0), np.interp, [], 50, 170.0
+    length_ns = rng.uniform(20e6, 80e6, 3400).astype(np.int64)
+    name, end_ns = rng.integers(0, names, len(length_ns)), np.cumsum(length_ns)
     lane = np.zeros(len(name), dtype=np.int64)
     ran = Launches(tuple(map(str, range(names))), name, end_ns - length_ns, end_ns, ("",), lane)
     busy, at_s = ExposureMatrix(ran, 0), np.arange(0.3, length_s, 0.02)
     shares = (busy.until(at_s) - busy.until(at_s - 0.016)) / 0.016
-    values_w = shares @ chance.uniform(200, 600, names) + chance.normal(0, 1, len(at_s))
+    values_w = shares @ rng.uniform(200, 600, names) + rng.normal(0, 1, len(at_s))
     energy_j = float(values_w.mean()) * length_s
 
     def count_looks(at_s, *knots):
@@ -181,9 +181,9 @@ def test_kernels_at_the_same_time_share_it():
 
 def some_at_once(count):
     """Return kernels of three names, of which some run at the same time."""
-    chance = np.random.default_rng(2)
-    start_ns = np.sort(chance.integers(0, 10**10, count))
-    end_ns = start_ns + chance.integers(10, 3 * 10**10 // count, count)
+    rng = np.random.default_rng(2)
+    start_ns = np.sort(rng.integers(0, 10**10, count))
+    end_ns = start_ns + rng.integers(10, 3 * 10**10 // count, count)
     return join_launches([(name, start_ns[i::3], end_ns[i::3], "") for i, name in enumerate("abc")])
 
 
@@ -249,11 +249,11 @@ def test_the_time_of_kernels_that_were_not_seen_is_within_its_interval(tmp_path)
     # The mix of kernels differs from turn to turn; launches are twice as fast while they are not seen.
     length_ns, inside = np.array([1500, 2500, 800]), []
     for seed in range(30):
-        chance, at_ns, launched = np.random.default_rng(seed), 10, 0
+        rng, at_ns, launched = np.random.default_rng(seed), 10, 0
         truth_s, calls, rows, said = np.zeros(3), 0, [], ["cupti 1", "name 0 a", "name 1 b", "name 2 c"]
         for turn in range(23):
-            count, step_ns = (500, 6000) if turn % 2 == 0 else (int(500 * chance.uniform(1, 6)), 3000)
-            name = chance.choice(3, count, p=chance.dirichlet([20, 20, 10]))
+            count, step_ns = (500, 6000) if turn % 2 == 0 else (int(500 * rng.uniform(1, 6)), 3000)
+            name = rng.choice(3, count, p=rng.dirichlet([20, 20, 10]))
             start_ns = at_ns + step_ns * np.arange(count)
             rows += [(at, at + length_ns[which], which, 0, 0, 0)
                      for at, which in zip(start_ns, name, strict=True) if turn % 2 == 0]  # fmt: skip
@@ -387,9 +387,9 @@ def test_a_program_that_repeats_itself_exactly_keeps_its_intervals():
     # Steps of 300 kernels of 40 names: another lag or window explains such readings nearly as well.
     inside = []
     for seed in range(2):
-        chance = np.random.default_rng(seed)
-        name = np.tile(chance.integers(0, 40, 300), 400)
-        length_ns = chance.exponential(40_000, 40)[name] + 5_000
+        rng = np.random.default_rng(seed)
+        name = np.tile(rng.integers(0, 40, 300), 400)
+        length_ns = rng.exponential(40_000, 40)[name] + 5_000
         end_ns = np.cumsum(length_ns + 3_000)
         spans_ns = (side.astype(np.int64) for side in (end_ns - length_ns, end_ns))
         ran = Launches(
@@ -397,9 +397,9 @@ def test_a_program_that_repeats_itself_exactly_keeps_its_intervals():
         )
         busy, length_s = ExposureMatrix(ran, 0), float(end_ns[-1]) / 1e9
         at_s = np.arange(0.1, length_s, 0.02)
-        power_w = chance.uniform(200, 600, 40)
+        power_w = rng.uniform(200, 600, 40)
         shares = (busy.until(at_s) - busy.until(at_s - 0.016)) / 0.016
-        values = shares @ power_w + 100 * (1 - shares.sum(axis=1)) + chance.normal(0, 0.5, len(at_s))
+        values = shares @ power_w + 100 * (1 - shares.sum(axis=1)) + rng.normal(0, 0.5, len(at_s))
         energy_j = float(busy.by_name_s @ power_w + 100 * (length_s - busy.by_name_s.sum()))
         rows = attribute(Readings(at_s, values, 0.06, 0.02), ran, length_s, energy_j, 0.002 * energy_j, 0)
         for row in rows.kernels:
@@ -413,9 +413,9 @@ def test_a_program_that_repeats_itself_exactly_keeps_its_intervals():
 
 
 def test_what_is_mixed_up_is_told_together_and_what_merely_scatters_is_not():
-    chance = np.random.default_rng(3)
-    swap, noise = chance.normal(size=(2, 4000))
-    known = 500 + chance.normal(size=4000)
+    rng = np.random.default_rng(3)
+    swap, noise = rng.normal(size=(2, 4000))
+    known = 500 + rng.normal(size=4000)
     # A large kernel goes a little with the swap; only the other of the pair loses what one gains.
     draws_j = np.stack([100 + 40 * swap, known, 100 - 30 * swap, 5000 - 60 * swap + 200 * noise], axis=1)
     assert sorted(map(sorted, grouped(draws_j))) == [[0, 2], [1], [3]]

@@ -238,10 +238,9 @@ ENTRIES = [
 
 @pytest.mark.hostile
 def test_no_name_is_taken_for_an_entry_of_the_log(sanitized, tmp_path):
-    chance = Random(7)
+    rng = Random(7)
     names = {
-        "".join(chance.choice(one) for one in chance.choices([ENDS, ENTRIES, ["kernel"]], k=5))
-        for _ in range(3000)
+        "".join(rng.choice(one) for one in rng.choices([ENDS, ENTRIES, ["kernel"]], k=5)) for _ in range(3000)
     } | {f"kernel{end}{entry}{last}" for end in ENDS for entry in ENTRIES for last in ("", "\n")}
     file = tmp_path / "names"
     file.write_bytes(b"".join(name.encode() + b"\0" for name in sorted(names)))

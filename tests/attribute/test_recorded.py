@@ -29,14 +29,14 @@ def record(rounds=60, is_simulated=True):
     """Run two kernels in turn on a simulated GPU, each in a range; return the recorded run."""
     made = LoadedGpu(seed=5)
     boards = open_boards(made.gpu)
-    clock, chance = boards[0].clock, np.random.default_rng(5)
+    clock, rng = boards[0].clock, np.random.default_rng(5)
     parts, ranges = [], []
     with recording(boards) as recordings:
         start_ns = clock.now_ns()
         for _ in range(rounds):
             for lane, (name, power_w) in enumerate(POWERS_W.items()):
                 begin_ns = clock.now_ns()
-                made.load(chance.uniform(0.03, 0.09), power_w)
+                made.load(rng.uniform(0.03, 0.09), power_w)
                 times = (np.array([at], dtype=np.int64) for at in (begin_ns, clock.now_ns()))
                 parts.append((name, *times, f"process 7, stream {lane}"))
                 ranges.append((RangeKind.NVTX, f"part of {name}", begin_ns, clock.now_ns()))

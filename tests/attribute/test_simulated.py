@@ -31,41 +31,41 @@ def program(spans, length_s):
 
 def in_random_order(seed, names=8, length_s=15.0):
     """Kernels of 4 to 60 ms with short gaps, now and then a pause."""
-    chance, at_s, spans = np.random.default_rng(seed), 0.2, []
-    typical_s = chance.uniform(0.004, 0.06, names)
+    rng, at_s, spans = np.random.default_rng(seed), 0.2, []
+    typical_s = rng.uniform(0.004, 0.06, names)
     while at_s < length_s - 0.3:
-        which = int(chance.integers(names))
-        end_s = at_s + typical_s[which] * chance.uniform(0.9, 1.1)
+        which = int(rng.integers(names))
+        end_s = at_s + typical_s[which] * rng.uniform(0.9, 1.1)
         spans.append((f"k{which}", at_s, end_s, 0))
-        at_s = end_s + (chance.uniform(0.2, 0.4) if chance.random() < 0.01 else 2e-5)
+        at_s = end_s + (rng.uniform(0.2, 0.4) if rng.random() < 0.01 else 2e-5)
     return program(spans, length_s)
 
 
 def on_two_streams(seed):
     """Kernels of two streams that overlap by chance."""
-    chance, spans = np.random.default_rng(seed), []
+    rng, spans = np.random.default_rng(seed), []
     for lane in range(2):
         at_s = 0.2
         while at_s < 14.5:
-            which = int(chance.integers(3)) + 3 * lane
-            end_s = at_s + chance.uniform(0.02, 0.08)
+            which = int(rng.integers(3)) + 3 * lane
+            end_s = at_s + rng.uniform(0.02, 0.08)
             spans.append((f"k{which}", at_s, end_s, lane))
-            at_s = end_s + chance.uniform(0, 0.03)
+            at_s = end_s + rng.uniform(0, 0.03)
     return program(spans, 15.0)
 
 
 def in_steps(seed, names=12):
     """Training steps of 90 ms: long kernels in one order, steps of varying length, some without a part."""
-    chance, at_s, spans = np.random.default_rng(seed), 0.2, []
-    lengths_s = chance.exponential(0.008, names) + 0.001
+    rng, at_s, spans = np.random.default_rng(seed), 0.2, []
+    lengths_s = rng.exponential(0.008, names) + 0.001
     while at_s < 14.5:
         for which in range(names):
-            if chance.random() < 0.3:
+            if rng.random() < 0.3:
                 continue
-            end_s = at_s + lengths_s[which] * chance.uniform(0.97, 1.03)
+            end_s = at_s + lengths_s[which] * rng.uniform(0.97, 1.03)
             spans.append((f"k{which}", at_s, end_s, 0))
             at_s = end_s + 1e-5
-        at_s += chance.uniform(0, 0.01)
+        at_s += rng.uniform(0, 0.01)
     return program(spans, 15.0)
 
 
@@ -145,10 +145,10 @@ SHORT_S = 0.0005
 
 def with_a_short_kernel(seed):
     """Two long kernels in turn, and one that runs ten times for half a millisecond."""
-    chance, at_s, spans = np.random.default_rng(seed), 0.2, []
+    rng, at_s, spans = np.random.default_rng(seed), 0.2, []
     for turn in range(200):
         for name in ("k0", "k1"):
-            end_s = at_s + chance.uniform(0.01, 0.03)
+            end_s = at_s + rng.uniform(0.01, 0.03)
             spans.append((name, at_s, end_s, 0))
             at_s = end_s + 1e-5
         if turn % 20 == 0:

@@ -10,10 +10,10 @@ from ptxbench.core.least_squares import nonnegative
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (6, 3), (40, 25), (160, 90)])
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_the_answer_of_lawson_and_hanson(rows, columns, seed):
-    chance = np.random.default_rng(seed)
-    matrix = np.abs(chance.normal(size=(rows, columns))) * (chance.random((rows, columns)) < 0.5)
+    rng = np.random.default_rng(seed)
+    matrix = np.abs(rng.normal(size=(rows, columns))) * (rng.random((rows, columns)) < 0.5)
     matrix[:columns] += 0.1 * np.eye(columns)
-    right = matrix @ np.maximum(chance.normal(size=columns), 0) + 0.3 * chance.normal(size=rows)
+    right = matrix @ np.maximum(rng.normal(size=columns), 0) + 0.3 * rng.normal(size=rows)
     expected, left = nnls(matrix, right, maxiter=30 * columns)
     found = nonnegative(matrix, right)
     assert (found >= 0).all()

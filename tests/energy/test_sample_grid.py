@@ -11,10 +11,10 @@ START_NS = 10**12 + 7_000_000
 
 def stamps(count=120, late_ms=0.0, seed=1):
     """Times of even samples, and their stamps: most within 1 ms, one in six a tick of 10 ms late."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     true_ns = START_NS + REFRESH_NS * np.arange(count)
-    late_s = np.abs(chance.normal(0, 0.0007, count))
-    late_s[chance.random(count) < 1 / 6] = 0.009
+    late_s = np.abs(rng.normal(0, 0.0007, count))
+    late_s[rng.random(count) < 1 / 6] = 0.009
     return true_ns, true_ns + np.round((late_s + late_ms / 1e3) * 1e9).astype(np.int64)
 
 
@@ -44,8 +44,8 @@ def test_samples_that_are_missing_leave_the_others_where_they_are():
 
 
 def test_stamps_on_no_grid_stay_and_are_known_by_their_scatter():
-    chance = np.random.default_rng(2)
-    stamp_ns = np.cumsum(np.round(chance.uniform(0.012, 0.031, 300) * 1e9).astype(np.int64))
+    rng = np.random.default_rng(2)
+    stamp_ns = np.cumsum(np.round(rng.uniform(0.012, 0.031, 300) * 1e9).astype(np.int64))
     found = made(stamp_ns, 0.02)
     assert found.at_ns.tolist() == stamp_ns.tolist()
     assert 0.003 < found.error_s < 0.01

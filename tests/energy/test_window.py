@@ -37,7 +37,7 @@ def power(*parts):
 
 def read(drawn_w, what, phase=0.3, noise_w=0.0, stamp_late_s=None, seed=1):
     """Readings of a power source."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     made_s = np.arange(0.6 + phase * what.refresh_s, 7.9, what.refresh_s)
     newest_s = made_s - what.lag_s
     if what.shape is Shape.EXPONENTIAL:
@@ -48,9 +48,9 @@ def read(drawn_w, what, phase=0.3, noise_w=0.0, stamp_late_s=None, seed=1):
         drawn_j = np.concatenate(([0.0], np.cumsum(drawn_w) * STEP_S))
         until_j = lambda t: np.interp(t, np.append(GRID_S, 8.0), drawn_j)  # noqa: E731
         value_w = (until_j(newest_s) - until_j(newest_s - what.averaging_s)) / what.averaging_s
-    value_w = value_w + noise_w * chance.standard_normal(len(made_s))
+    value_w = value_w + noise_w * rng.standard_normal(len(made_s))
     if what.source is SourceName.SAMPLES:
-        late_s = np.zeros(len(made_s)) if stamp_late_s is None else stamp_late_s(chance, len(made_s))
+        late_s = np.zeros(len(made_s)) if stamp_late_s is None else stamp_late_s(rng, len(made_s))
         return series(made_s + late_s + 0.003, value_w, what.source, stamp_s=made_s + late_s)
     poll_s = np.arange(0.6, 7.9, 0.005)
     held = np.clip(np.searchsorted(made_s, poll_s, side="right") - 1, 0, None)
@@ -61,9 +61,9 @@ def truth_j(drawn_w, start_s, end_s):
     return float(drawn_w[round(start_s / STEP_S) : round(end_s / STEP_S)].sum() * STEP_S)
 
 
-def late(chance, count):
+def late(rng, count):
     """Stamps as an H100's: most at once, one in six a tick late."""
-    return np.where(chance.random(count) < 1 / 6, 0.009, np.abs(chance.normal(0, 0.0007, count)))
+    return np.where(rng.random(count) < 1 / 6, 0.009, np.abs(rng.normal(0, 0.0007, count)))
 
 
 def errors(drawn_w, what, start_s, end_s, **words):
@@ -110,8 +110,8 @@ def test_a_load_that_does_not_change_with_the_window_is_in_the_interval(side_s):
 
 @pytest.mark.parametrize("what", [LOW_PASS, PART], ids=["low-pass", "part"])
 def test_bursts_within_the_window_are_in_the_interval(what):
-    chance = np.random.default_rng(5)
-    edges_s = 3.0 + np.cumsum(chance.uniform(0.02, 0.06, 24))
+    rng = np.random.default_rng(5)
+    edges_s = 3.0 + np.cumsum(rng.uniform(0.02, 0.06, 24))
     parts = [(at_s, 500.0 if i % 2 else 120.0) for i, at_s in enumerate(edges_s) if at_s < 3.9]
     drawn_w = power((0, 120.0), *parts, (4.0, 120.0))
     error, half = errors(drawn_w, what, 3.0, 4.0, noise_w=0.5)
@@ -145,11 +145,11 @@ def test_a_value_that_a_polled_source_did_not_make_anew_is_in_the_interval():
 @pytest.mark.parametrize("share", [0.3, 0.7])
 def test_readings_that_are_missing_widen_the_interval_as_much_as_is_needed(share):
     drawn_w = power((0, 120.0), (3.0, 480.0), (3.6, 250.0), (4.0, 120.0))
-    chance = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     held, widths = [], []
     for phase in np.linspace(0.02, 0.98, 40):
         whole = read(drawn_w, LOW_PASS, phase, noise_w=0.5, seed=int(100 * phase))
-        found = window_energy(whole.select(chance.random(len(whole)) > share), window(3.0, 4.0), LOW_PASS)
+        found = window_energy(whole.select(rng.random(len(whole)) > share), window(3.0, 4.0), LOW_PASS)
         held.append(abs(found.energy_j - truth_j(drawn_w, 3.0, 4.0)) <= COVERAGE_FACTOR * found.error_j)
         widths.append(found.error_j)
     assert np.mean(held) >= 0.9

@@ -49,12 +49,12 @@ def of_counter(change: Callable[[float, float], float]) -> Fault:
 
 def lost(share: float) -> Fault:
     """Readings of the power sources of which a share fails, by chance."""
-    chance = random.Random(7)
+    rng = random.Random(7)
 
     def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
         if moment.source in _NO_POWER:
             return readings
-        return tuple(replace(r, value=math.nan, code=999) if chance.random() < share else r for r in readings)
+        return tuple(replace(r, value=math.nan, code=999) if rng.random() < share else r for r in readings)
 
     return fault
 
@@ -178,12 +178,12 @@ def late_values(by_s: float) -> Fault:
 
 def missing(share: float) -> Fault:
     """So large a share of the power readings missing, by chance."""
-    chance = random.Random(1)
+    rng = random.Random(1)
 
     def fault(moment: Moment, readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
         if moment.source in _NO_POWER:
             return readings
-        return tuple(one for one in readings if chance.random() >= share)
+        return tuple(one for one in readings if rng.random() >= share)
 
     return fault
 

@@ -73,9 +73,9 @@ def record(
 ) -> tuple[RecordedProgram, dict[str, float]]:
     """Record a program of two kernels in turn; return it, and the true energy of the run and each kernel."""
     made = LoadedGpu(*sources, seed=seed)
-    chance, board = np.random.default_rng(seed), distorted_board(made, fault, trouble.others)
+    rng, board = np.random.default_rng(seed), distorted_board(made, fault, trouble.others)
     parts, truth = [], dict.fromkeys(("run", *_KERNELS), 0.0)
-    powers_w = dict(zip(_KERNELS, chance.uniform(80, 450, 2), strict=True))
+    powers_w = dict(zip(_KERNELS, rng.uniform(80, 450, 2), strict=True))
     clock = board.clock
     with recording([board]) as recordings:
         start_ns, before_j = clock.now_ns(), made.energy_j()
@@ -85,11 +85,11 @@ def record(
                 made.slow_down(trouble.slow_mhz)
             for name, power_w in powers_w.items():
                 begin_ns, begin_j = clock.now_ns(), made.energy_j()
-                made.load(chance.uniform(0.2, 0.5), power_w)
+                made.load(rng.uniform(0.2, 0.5), power_w)
                 times = (np.array([at], dtype=np.int64) for at in (begin_ns, clock.now_ns()))
                 parts.append((name, *times, "stream"))
                 truth[name] += made.energy_j() - begin_j
-            made.gpu.sleep(chance.uniform(0.05, 0.3))
+            made.gpu.sleep(rng.uniform(0.05, 0.3))
         made.gpu.sleep(0.4)
         end_ns, truth["run"] = clock.now_ns(), made.energy_j() - before_j
     recorded = recorded_board(recordings[0])

@@ -139,9 +139,9 @@ def test_further_watts_that_hardly_show_are_found_though_all_powers_agree_within
 
 def test_powers_that_are_alike_say_nothing_of_a_further_watt():
     # Errors of 5% each, and powers that differ in the last digits.
-    chance = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     found = [
-        Comparison(n * 10**9, (n + 1) * 10**9, 300.0 * (1 + 0.05 * chance.normal()), 300.0 + 1e-12 * n, 15.0)
+        Comparison(n * 10**9, (n + 1) * 10**9, 300.0 * (1 + 0.05 * rng.normal()), 300.0 + 1e-12 * n, 15.0)
         for n in range(200)
     ]
     for number in (1, 2, 3, 5, 8, 200):
@@ -180,17 +180,17 @@ def stretch(start_s, counter_w, source_w, error_w=0.5):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
 def test_a_run_of_even_power_says_nothing_of_a_further_watt(count):
-    chance = np.random.default_rng(count)
+    rng = np.random.default_rng(count)
     for _ in range(200):
-        watts = 124.0 + 0.05 * chance.normal(size=count)
-        said = judge_source([stretch(i, w + chance.normal(0, 0.3), w) for i, w in enumerate(watts)])
+        watts = 124.0 + 0.05 * rng.normal(size=count)
+        said = judge_source([stretch(i, w + rng.normal(0, 0.3), w) for i, w in enumerate(watts)])
         assert not said.objection
 
 
 def test_a_source_that_sees_a_part_of_the_time_is_not_known_better_where_it_missed_the_bursts():
     # Bursts that a look of 25 ms of each 100 ms may miss altogether.
-    chance = np.random.default_rng(1)
-    edges_s = np.cumsum(chance.uniform(0.005, 0.05, 800))
+    rng = np.random.default_rng(1)
+    edges_s = np.cumsum(rng.uniform(0.005, 0.05, 800))
 
     def bursts(t):
         return np.where(np.searchsorted(edges_s, t) % 2 == 0, 100.0, 400.0)
@@ -200,7 +200,7 @@ def test_a_source_that_sees_a_part_of_the_time_is_not_known_better_where_it_miss
     _, counter = recorded(bursts, end_s=16.0)
     made_s = np.floor(grid_s / 0.1) * 0.1 - 0.004
     seen_w = np.array([bursts(at - np.arange(0, 0.025, 0.001)).mean() for at in np.unique(made_s)])
-    value_w = (seen_w + 0.01 * chance.random(len(seen_w)))[np.searchsorted(np.unique(made_s), made_s)]
+    value_w = (seen_w + 0.01 * rng.random(len(seen_w)))[np.searchsorted(np.unique(made_s), made_s)]
     polled = power_series(grid_s[::5], value_w[::5], SourceName.INSTANT)
     found = compare(polled, counter, instant)
     errors = [one.error_j / one.counter_j for one in found]
