@@ -75,7 +75,7 @@ SLOW_S = 0.1
 # A lag of nothing, or nearly nothing, is found to this.
 LEAST_LAG_S = 1.5e-4
 # These have the sensors of another, and differ from it in what a kernel does.
-SAME_SENSORS = {"b200", "h200-memory", "h200-ridge", "h200-clocks", "rtx3090-memory", "rtx5090"}
+SAME_SENSORS = {"b200", "b300", "h200-memory", "h200-ridge", "h200-clocks", "rtx3090-memory", "rtx5090"}
 # These have the sensors of another, too, on a board whose power moves by itself: two sources tell it.
 MOVING = {"h200-steps", "h200-warm"}
 CASES = [
