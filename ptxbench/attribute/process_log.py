@@ -51,7 +51,7 @@ PIECE = 1 << 18
 _FAST, _MANY = 5000.0, 10_000
 _SLOWED = (
     "kernels of CUDA graphs were looked at one by one, which slowed a host that waits for each graph by half"
-    " on an H100; `ptxbench run --timer graphs` sees graphs as a whole"
+    " on an H100; `ptxbench run --timer events` times graphs as a whole"
 )
 
 
