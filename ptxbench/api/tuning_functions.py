@@ -210,7 +210,8 @@ def tune_function(
         first = [at[trial.variant.name] for trial in tuned.best]
         if not first:
             return _ordered(found, objective, check is not None, None)
-        chosen = list(dict.fromkeys((*first[:most], *(n for n in (0,) if not found[n].reason))))
+        beside = [] if found[0].reason else [0]
+        chosen = list(dict.fromkeys([*first[:most], *beside]))
         calls = [partial(function, **one) for one in values]
         _measure(device, found, calls, chosen, RoundSettings(budget_s=seconds, seed=seed), l2)
     best = min(chosen, key=lambda number: _cost(found[number], objective))
