@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ptxbench.report.formats import RunReport
+
+_OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +95,8 @@ def command(options: _Options) -> None:
     name = "json" if options.as_json else options.form or format_by_ending(options.out)
     if _report_no_table(options, name):
         return
+    # Rows have no cycles: to look for some as often as Python does takes a tenth of a page's time.
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     reports = [_report_of(run, options, name) for run in options.runs]
     if options.plot is not None:
         from ptxbench.report.plot import PageSize, plot_energies

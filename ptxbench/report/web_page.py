@@ -28,9 +28,7 @@ _MARK = re.compile(r"@@(title|data|script_hash)@@")
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _DIGITS = 6
 # What a browser could take for the end of the element that holds the JSON.
-_UNSAFE = str.maketrans(
-    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
+_UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def fill_page(template: str, title: str, document: object) -> str:
@@ -88,7 +86,8 @@ def _harmless(value: object) -> object:
     if isinstance(value, dict):
         return {key: _harmless(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_harmless(item) for item in value]
+        # Most lists of a page have a number for each of its rows.
+        return value if set(map(type, value)) == {int} else [_harmless(item) for item in value]
     return value
 
 
@@ -98,4 +97,6 @@ def _text(name: str) -> str:
 
 def _safe_json(document: object) -> str:
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.translate(_UNSAFE)
+    for character, escaped in _UNSAFE.items():
+        text = text.replace(character, escaped)
+    return text

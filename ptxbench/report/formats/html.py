@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ptxbench.catalogue.load import load_named
@@ -48,6 +49,8 @@ _ROW_COLUMNS = (
     *("repeats", "executions", "threads"),
 )
 _ABOUT_COLUMNS = ("name", "opcode", "family", "alive", "note")
+_OPERANDS = _COST_COLUMNS.index("operands")
+_of_cost, _of_row = attrgetter(*_COST_COLUMNS), attrgetter(*_ROW_COLUMNS)
 
 
 def render(reports: Sequence[RunReport], width: int | None) -> str:  # noqa: ARG001
@@ -87,19 +90,21 @@ def _document(reports: Sequence[RunReport]) -> dict[str, object]:
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[object]]) -> dict[str, object]:
     """Return rows as columns by name: all values, or those that there are and the place of each row's."""
-    return {name: _packed([row[place] for row in rows]) for place, name in enumerate(names)}
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return {name: _packed(column) for name, column in zip(names, columns, strict=True)}
 
 
-def _packed(values: list[object]) -> object:
+def _packed(values: Sequence[object]) -> object:
+    # A number that is not known is unequal to itself, and would count as many.
+    known = [None if value != value else value for value in values]
     try:
-        # A number that is not known is unequal to itself, and would count as many.
-        distinct = list(dict.fromkeys(None if value != value else value for value in values))
+        distinct = list(dict.fromkeys(known))
     except TypeError:  # what a launch did, which no other row has
         return values
     if len(distinct) > _FEW * len(values):
         return [plain(value) for value in values]
     places = {value: place for place, value in enumerate(distinct)}
-    at = [places[None if value != value else value] for value in values]
+    at = [places[value] for value in known]
     return {"of": [plain(value) for value in distinct], "at": at if len(distinct) > 1 else []}
 
 
@@ -112,10 +117,11 @@ def _shown(report: RunReport) -> list[tuple[TableRow, Cost]]:
     ]
 
 
-def _values(row: TableRow, cost: Cost) -> Iterable[object]:
+def _values(row: TableRow, cost: Cost) -> list[object]:
+    values = [*_of_cost(cost), *_of_row(row)]
     # The page tells conditions apart by the column of operands.
-    yield from (row.operands_text if name == "operands" else getattr(cost, name) for name in _COST_COLUMNS)
-    yield from (getattr(row, name) for name in _ROW_COLUMNS)
+    values[_OPERANDS] = row.operands_text
+    return values
 
 
 def _trials(trials: RowTrials | None) -> dict[str, object] | None:
