@@ -60,7 +60,7 @@ def command(options: _Options) -> None:
     alone prints all rows of it, and operations those of all; with --format html as a page.
 
     Without --table it looks into every table that comes with ptxbench. For all but whole names the text
-    leaves out rows that no board has reached (--all-rows prints them); csv and json have every row. The other
+    leaves out rows that no board has measured (--all-rows prints them); csv and json have every row. The other
     formats are those of `ptxbench report`. --list names what can be measured (default: all).
     """
     from ptxbench.catalogue.operations import named_kinds, parse_operation
@@ -163,4 +163,4 @@ def _print_costs(found: Selection, selection: Selection, options: _Options, form
         if options.is_why:
             click.echo(f"\n{reasons_text(shown, output_width())}")
         if len(shown) < len(costs):
-            click.echo(f"{len(costs) - len(shown)} more rows that no board has reached (--all-rows)")
+            click.echo(f"{len(costs) - len(shown)} more rows that no board has measured (--all-rows --why)")

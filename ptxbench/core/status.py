@@ -50,7 +50,7 @@ _MEANINGS = {
     Status.FOREIGN_PROCESS: "another process was on the GPU",
     Status.BELOW_RESOLUTION: "too little to tell it from zero",
     Status.LAUNCH_FAILED: "the kernel could not be loaded, or ended in an error",
-    Status.NOT_SUPPORTED: "the GPU does not have the instruction, or not under this condition",
+    Status.NOT_SUPPORTED: "the GPU lacks the instruction, or it cannot be measured so",
     Status.NOT_REACHED: "the time given ended first",
     Status.WITHDRAWN: "known to be wrong",
 }

@@ -8,17 +8,19 @@ is read on first use, so that looking a row up needs no numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxbench.catalogue.load import load_named
 from ptxbench.catalogue.model import is_sparse
 from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
+from ptxbench.core.status import Status
 from ptxbench.model.rates import rates
 from ptxbench.model.terms import Terms, read_terms
 from ptxbench.storage.board_spread import BoardSpread, by_row, read_board_spread, with_other_boards
@@ -323,7 +325,7 @@ def _open(path: Path, wanted: Callable[[str], bool], name: str) -> Atlas:
     rows, names = _rows(path, wanted)
     # Who looks a number of several boards up has another one.
     known = with_other_boards(known_rows(rows, manifest, other_boards=spread is not None), spread)
-    known = tuple(_noted(row, manifest.gpu) for row in known)
+    known = tuple(_noted(row, manifest.gpu) for row in _with_refusals(known, manifest.gpu))
     # Other boards may have measured instructions that are newer than the table.
     reached = names.union(row.instruction for row in known)
     return Atlas(name, path, manifest, known, spread, reached)
@@ -341,6 +343,15 @@ def _calibrated(path: Path, wanted: Callable[[str], bool], name: str) -> Atlas:
     except InputError as error:
         raise InputError(f"{path} is a calibration of the table {found.table}: {error}") from error
     return replace(table, name=name, calibration=found)
+
+
+def _with_refusals(rows: Sequence[TableRow], gpu: GpuInfo) -> Iterable[TableRow]:
+    """Return rows; of those that nobody measured, which nobody can measure, and why."""
+    catalogue = load_named(frozenset(row.instruction for row in rows if row.status is Status.NOT_REACHED))
+    for row in rows:
+        one = catalogue.get(row.instruction) if row.status is Status.NOT_REACHED else None
+        reason = one.refusal(row.opt_level, gpu.target, one.forms(row.opt_level)[-1]) if one else ""
+        yield replace(row, status=Status.NOT_SUPPORTED, reason=reason) if reason else row
 
 
 def _noted(row: TableRow, gpu: GpuInfo) -> TableRow:

@@ -126,8 +126,8 @@ def find_costs(wanted: str | Selection, tables: Sequence[Atlas]) -> tuple[Cost, 
 
 
 def reached(costs: Sequence[Cost]) -> tuple[Cost, ...]:
-    """Return the rows that the run of their table, or another board, came to."""
-    return tuple(cost for cost in costs if cost.status != Status.NOT_REACHED)
+    """Return the rows that the run of their table, or another board, measured or tried to."""
+    return tuple(cost for cost in costs if cost.status not in (Status.NOT_REACHED, Status.NOT_SUPPORTED))
 
 
 def costs_text(

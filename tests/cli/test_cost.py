@@ -112,6 +112,13 @@ def test_a_pattern_of_names_leaves_out_what_no_board_has_reached_and_says_how_ma
     assert sum(line.startswith("mma.") for line in lines) == len(every)
 
 
+def test_what_nobody_can_measure_says_why_and_does_not_send_the_user_to_measure_it(capsys):
+    text = printed(capsys, "cp.async.bulk.shared.cluster", "--table", "h100", "--why")
+    assert "not_supported: the GPU lacks" in text
+    assert "needs a cluster launch" in text
+    assert "`ptxbench table" not in text
+
+
 def test_several_patterns_of_any_kind_are_one_table_and_say_what_was_not_found_by_name(capsys):
     ptx = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1};"
     assert run(["cost", "ex2.approx.ftz.f32", "FADD", ptx, "--table", "h100", "--json"]) == 0
