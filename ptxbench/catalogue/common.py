@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from importlib.resources import files
 
@@ -80,9 +80,14 @@ def measuring(opcodes: Iterable[str]) -> dict[str, str]:
     return {opcode: name for opcode, (_, name) in best.items()}
 
 
-def main_opcodes(row: Instruction) -> tuple[str, ...]:
-    """Return the SASS opcodes that make up at least half of what a copy of a row becomes at -O3."""
-    counts = _counts(row)
+def main_opcodes(row: Instruction, passed_over: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the SASS opcodes that make up at least half of what a copy of a row becomes at -O3.
+
+    Args:
+        row: Catalogue row.
+        passed_over: Opcodes that do not count.
+    """
+    counts = [(either, n) for either, n in _counts(row) if either not in passed_over]
     whole = sum(n for _, n in counts)
     return tuple(opcode for either, n in counts if n >= _MOSTLY * whole for opcode in either.split("|"))
 

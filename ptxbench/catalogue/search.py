@@ -22,6 +22,10 @@ _NAMES_SHOWN = 4
 _SYNONYMS = "synonyms.toml"
 # A line of PTX: a predicate or none, the opcode, then operands.
 _PTX_LINE = re.compile(r"\s*(?:@!?%?\w+\s+)?([^\s;]+)")
+# What stands beside a product of tensor cores, and is not what anybody looks for.
+_BESIDE_PRODUCTS = frozenset({"NOP", "UMOV"})
+# What only PTX with its operands has.
+_OPERANDS = re.compile(r"[;%,{\[]")
 _WORDS = re.compile(r"[^ -]+")
 _PARTS = re.compile(r"[^.:]+")
 # PTX that moves bits, whose type says no more than how many.
@@ -115,7 +119,7 @@ def search(patterns: Iterable[str]) -> Selection:
     The first of these that fits counts: a whole name; SASS, where the word is in capitals; a synonym; how
     names begin; how PTX begins; a category, template, type or part of a name; SASS; several parts of a name,
     in its order; a piece of a name or of PTX. A pattern with wildcards is compared with each of them as a
-    whole. PTX may have its operands.
+    whole. PTX may have its operands. Of several words, such as "u32 add", each narrows what is found.
 
     A whole name needs only the file that holds it, where the whole catalogue takes 0.2 s.
     """
@@ -188,10 +192,25 @@ def opcodes_of(row: Instruction) -> frozenset[str]:
 
 
 def _searched(pattern: str) -> Found:
-    """Return what a pattern stands for that is no whole name."""
+    """Return what a pattern stands for that is no whole name; of several words each narrows it."""
+    words = pattern.split()
+    if len(words) < 2 or _OPERANDS.search(pattern) or _is_said(pattern.strip().lower()):
+        return _searched_word(pattern)
+    each = [_searched_word(word) for word in words]
+    names = frozenset.intersection(*(one.names for one in each))
+    by = " and ".join(dict.fromkeys(one.by or "name" for one in each))
+    return Found(pattern, tuple(row for row in load_catalogue() if row.name in names), by)
+
+
+def _is_said(text: str) -> bool:
+    """Return whether words mean something together: a category or a synonym."""
+    return text in load_synonyms() or any(row.category == text for row in load_catalogue())
+
+
+def _searched_word(pattern: str) -> Found:
     rows = load_catalogue()
     text = pattern.strip().lower()
-    word = text if any(row.category == text for row in rows) else _head(text)
+    word = text if _is_said(text) else _head(text)
     steps = [_by_synonym, _by_name, _by_ptx, _by_word, _by_sass, _by_parts, _by_piece]
     if _head(pattern).isupper():
         steps.insert(0, _by_sass)
@@ -225,9 +244,16 @@ def _by_word(word: str) -> tuple[_Condition, str]:
 
 def _by_sass(word: str) -> tuple[_Condition, str]:
     """Find rows of which a copy is mostly this opcode at -O3, else those that have it at all."""
-    fits = fitting(word.upper())
-    if any(map(fits, (opcode for row in load_catalogue() for opcode in main_opcodes(row)))):
-        return lambda row: any(map(fits, main_opcodes(row))), "SASS"
+    fits_capitals = fitting(word.upper())
+
+    def fits(opcode: str) -> bool:
+        return fits_capitals(opcode.upper())  # HGMMA.64x256x16 has small letters
+
+    def mostly(row: Instruction) -> bool:
+        return any(map(fits, main_opcodes(row, _BESIDE_PRODUCTS)))
+
+    if any(map(mostly, load_catalogue())):
+        return mostly, "SASS"
     return lambda row: any(map(fits, opcodes_of(row))), "SASS"
 
 

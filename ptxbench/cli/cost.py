@@ -60,7 +60,7 @@ def command(options: _Options) -> None:
     alone prints all rows of it, and operations those of all; with --format html as a page.
 
     Without --table it looks into every table that comes with ptxbench. For all but whole names the text
-    leaves out rows that no board has measured (--all-rows prints them); csv and json have every row. The other
+    leaves out rows that no board has measured (--all-rows prints them); csv and json have every row. Other
     formats are those of `ptxbench report`. --list names what can be measured (default: all).
     """
     from ptxbench.catalogue.operations import named_kinds, parse_operation

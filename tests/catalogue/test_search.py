@@ -116,6 +116,9 @@ def test_a_word_in_capitals_is_sass_first():
         ("fmaf", like("fma.*f32*"), "names fma.*.f32*"),
         ("__syncthreads", like("bar.sync", "barrier.sync*"), "names bar.sync barrier.sync*"),
         ("k16.f32", like("*k16.f32*"), "a piece of the name or PTX"),
+        ("HGMMA.64x256x16.F32", like("wgmma.m64n256k16.f32.*"), "SASS"),
+        ("wgmma bf16", like("wgmma.*bf16*"), "name and names *bf16*"),
+        ("tensor core", found("tensor"), "names mma.* wgmma.* tcgen05.mma.*"),
     ],
 )
 def test_a_word_finds_what_it_stands_for(word, names, how):
