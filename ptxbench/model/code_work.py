@@ -15,7 +15,7 @@ from ptxbench.codegen.assemble import assemble_any_version
 from ptxbench.codegen.containers import ELF, device_images, is_cubin
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.demangle import short_names
-from ptxbench.core.errors import InputError, RefusedModuleError
+from ptxbench.core.errors import ArgumentError, InputError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.target import digits
 from ptxbench.core.threads import WARP
@@ -132,9 +132,10 @@ def _find_kernel(
     fitting = [one for one in found if name in (None, one)]
     fitting = fitting or [one for one in found if name in short_names(one)]
     if len(fitting) != 1:
-        wanted = "several kernels" if fitting else "no kernel"
-        wanted += "" if name is None else f" {name!r}"
-        raise InputError(f"{what} has {wanted}; choose one with `entry`: {', '.join(fitting or found)}")
+        which = "" if name is None else f", of which {'several are' if fitting else 'none is'} {name!r}"
+        raise ArgumentError(
+            "entry", f"must name one of the kernels of {what}{which}: {', '.join(fitting or found)}"
+        )
     files, codes = zip(*found[fitting[0]].values(), strict=True)
     if len(codes) > 1:
         raise InputError(
