@@ -14,7 +14,7 @@ from typing import Any
 
 from ptxbench.api.benching import FLUSHED, WARM, opened_gpu, rounds_of
 from ptxbench.core.bounds import one_of, whole_within, within
-from ptxbench.core.errors import ArgumentError, InputError, LaunchError
+from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.result import Bench
 from ptxbench.experiment.calls.rounds import RoundSettings
@@ -170,7 +170,7 @@ def tune_function(
     Raises:
         ArgumentError: An argument is out of its range.
         GpuError: There is no GPU that can be read.
-        InputError: There is no combination, too many, or none that can be called; or the folder does not fit.
+        InputError: There is no combination, or too many; or the folder does not fit.
     """
     objective = one_of("minimize", minimize, _OBJECTIVES)
     seconds = within("budget", budget, 1, 86400)
@@ -196,8 +196,12 @@ def tune_function(
         allow_settings=allow_settings,
     )
     require_sense(tuning, tuning.strategy)
+    # The GPU that the function runs on is known by a call of it.
+    if gpu is None and (reasons := tunable.call_until_one_works()):
+        failed = [Configured(one, reason=why) for one, why in zip(values, reasons, strict=True)]
+        return _ordered(failed, objective, check is not None, None)
     with ExitStack() as stack:
-        device = _opened_after_a_call(tunable, gpu, stack)
+        device: Any = opened_gpu(gpu, stack)
         path = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
         tuned = tune(device, tuning, path, path if resume else None)
         at = {variant.name: n for n, variant in enumerate(tunable.variants)}
@@ -248,22 +252,6 @@ def _searched(values: Mapping[str, Any], trial: Trial) -> Configured:
     reason = "" if counts else trial.reason or str(trial.status)
     named = {**values, **trial.settings.by_axis}
     return Configured(named, trial.best_time_s, reason, searched_j=trial.energy_j)
-
-
-def _opened_after_a_call(tunable: CalledFunction, gpu: Any, stack: ExitStack) -> Any:
-    """Return the GPU that the function runs on, which its first call that works makes known."""
-    said = ""
-    for variant in tunable.variants if gpu is None else ():
-        try:
-            tunable.check(None, tunable.build(variant, ""))
-        except LaunchError as error:
-            said = said or str(error)
-        else:
-            break
-    else:
-        if said:
-            raise InputError(f"no configuration counts: {said}")
-    return opened_gpu(gpu, stack)
 
 
 def _combinations(axes: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
