@@ -166,7 +166,7 @@ def lacking(operations: Sequence[Operation], tables: Sequence[str]) -> tuple[Ope
 
 
 def again(operations: Sequence[Operation], table: str) -> tuple[Operation, ...]:
-    """Return the operations that two boards or more of a table have a number of: a further one tells most."""
+    """Return those that two boards or more of a table have a number of: there a further board tells most."""
     known = {(row.operation, row.board) for row in read_operations(find_table(table)) if row.valid}
     boards = Counter(operation for operation, _ in known)
     return tuple(one for one in operations if boards[one] > 1)
