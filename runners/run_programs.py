@@ -238,7 +238,6 @@ HOW = {
     "traced": [],
     "every": ["--max-launch-rate", "1e9"],
     "events": ["--timer", "events"],
-    "graphs": ["--timer", "graphs"],
 }
 TIMEOUT_S = 80
 

@@ -106,6 +106,13 @@ struct launch_ex_call {
     const struct launch_by *config;
     void *function, **parameters, **extra;
 };
+/* CUDA_KERNEL_NODE_PARAMS_v2. */
+struct node_parameters {
+    void *function;
+    unsigned shape[7];
+    void **parameters, **extra, *kernel, *context;
+};
+_Static_assert(offsetof(struct node_parameters, kernel) == 56, "kern");
 static struct {
     int (*subscribe)(void **, void (*)(void *, uint32_t, uint32_t, const struct call *), void *);
     int (*enable_callback)(uint32_t, void *, uint32_t, uint32_t);
@@ -1591,7 +1598,7 @@ static void replay_now(int status) {
     struct sigaction before[CRASHES + STOPS];
     int outputs[2] = {-1, -1};
     replay.file = open_file(getenv("PTXBENCH_LAUNCHES"), state.begin_ns, "replay");
-    uint64_t launched = state.launched, graphs = state.graphs;
+    uint64_t launched = state.launched, in_graphs = state.in_graphs;
     tell("begin %llu\n", (unsigned long long)now_ns());
     if (replay.left_out) tell("stopped kinds or graphs were too many: %u were left out\n", replay.left_out);
     replay.is_shared = is_shared();
@@ -1624,7 +1631,7 @@ static void replay_now(int status) {
     if (nowhere >= 0) close(nowhere);
     for (int i = 0; i < CRASHES + STOPS; i++) sigaction(numbers[i], before + i, NULL);
     state.launched = launched;
-    state.graphs = graphs;
+    state.in_graphs = in_graphs;
     if (status < 0) {
         cupti.enable(KIND_CONCURRENT_KERNEL);
         state.is_replaying = 0;
