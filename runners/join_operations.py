@@ -91,7 +91,7 @@ def main() -> int:
         print(repeat_tables(agreements([row for rows in kept for row in rows])))
         print(between_text([row for rows in kept for row in shipped_rows(rows)]))
     else:
-        print(beside_table(arguments.file, kept_rows(SHIPPED["h200"].name)))
+        print(beside_table(arguments.file, read_operations(SHIPPED["h200"])))
     return 0
 
 
