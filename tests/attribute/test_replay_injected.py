@@ -181,7 +181,7 @@ def test_what_is_gone_at_the_end_is_not_launched_again(plain, tmp_path, what, wh
     [
         ("hang", "wait_for", "does not end"),
         ("crash", "follow", "crashes"),
-        ("fail", "fail", "CUDA error 700"),
+        ("fail", "fail", "CUDA error 700 when they are made again: a kernel uses memory that is not there"),
     ],
 )
 def test_a_replay_that_goes_wrong_ends_and_the_program_with_its_own_code(plain, tmp_path, what, name, why):

@@ -1377,6 +1377,12 @@ static int by_time(const void *a, const void *b) {
     return one < other ? 1 : one > other ? -1 : 0;
 }
 
+static const char *meaning_of(int code) {
+    if (code == 700) return "a kernel uses memory that is not there";
+    if (code == 710) return "an assertion of a kernel fails";
+    return code == 719 ? "a kernel fails" : "see cuda.h";
+}
+
 /* Replays what ran in one context; returns a CUDA error that ends all of it, 0 for none. */
 static int replay_context(void *context, struct turn *turns, uint32_t count, uint64_t end_ns) {
     static struct instances of;
@@ -1421,7 +1427,8 @@ static int replay_context(void *context, struct turn *turns, uint32_t count, uin
         code = restore_memory();
         if (!code) code = run_kind((int)turns[i].kind, &of, of.count < most ? of.count : most, turns[i].launch_s);
         if (!code) continue;
-        tell("refused %u its launches end in CUDA error %d when they are made again\n", turns[i].kind, code);
+        tell("refused %u its launches end in CUDA error %d when they are made again: %s\n", turns[i].kind, code,
+             meaning_of(code));
         code = cu.cuCtxSynchronize();
     }
     replay.kind_now = -1;
@@ -1497,7 +1504,7 @@ static void *replay_all(void *unused) {
             tell("refused %d the program destroyed its context before it ended\n", EVERY);
         else
             code = replay_context(context, turns, count, end_ns);
-        if (code) tell("stopped CUDA error %d\n", code);
+        if (code) tell("stopped CUDA error %d ended its context: %s\n", code, meaning_of(code));
     }
     if (replay.is_stopped) tell("stopped by a signal\n");
     free(turns);
