@@ -45,19 +45,21 @@ def test_keeps_the_comparison_and_its_picture(quick, tmp_path, monkeypatch, caps
     assert printed.err.splitlines()[-1].startswith("14/14")
 
 
+def stop(*_):
+    raise KeyboardInterrupt
+
+
 def test_measures_the_sensor_where_none_is_given(quick, tmp_path, monkeypatch):
     called = []
     monkeypatch.setattr(
         "ptxbench.experiment.sensor_study.sense", lambda _, path: (None, called.append(path) or path)
     )
-    assert run(monkeypatch, "--out", tmp_path / "m") == 0
+    monkeypatch.setattr("ptxbench.storage.recording.RecordingFolder.add", stop)
+    assert run(monkeypatch, "--out", tmp_path / "m") == 130
     assert called == [tmp_path / "m-sensor"]
 
 
 def test_ctrl_c_ends_in_one_line(quick, tmp_path, monkeypatch, capsys):
-    def stop(*_):
-        raise KeyboardInterrupt
-
     monkeypatch.setattr("ptxbench.storage.recording.RecordingFolder.add", stop)
     # Two of the six runs were made on another board, and one of its references.
     made = [
