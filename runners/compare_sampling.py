@@ -3,8 +3,9 @@
     python runners/compare_sampling.py --gpu 0 --out results/nvidia-h200/methods
 
 Measures what the power sources are like (one minute) unless --sensor names a folder that says so, then
-compares every method on every source (five minutes). --out holds the readings, methods.json and
-methods.png. `ptxbench doctor sensor` and `ptxbench doctor methods` do the same.
+compares every method on every source (six minutes). --out holds the readings, methods.json and
+methods.png. `ptxbench doctor sensor` and `ptxbench doctor methods` do the same. --without names such a folder
+of another board, and leaves out the runs that it has.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.experiment.sensor_study import sense
 from ptxbench.report.figure import new_figure
 from ptxbench.report.methods_plot import plot_methods
+from ptxbench.storage import codec
+from ptxbench.storage.codec import Place
+from ptxbench.storage.recording import Recording
 
 
 def main() -> int:
@@ -30,13 +34,15 @@ def main() -> int:
     parser.add_argument(
         "--sensor", type=Path, help="folder of `ptxbench doctor sensor` (default: measured into OUT-sensor)"
     )
+    parser.add_argument("--without", type=Path, help="folder of another board, whose runs are left out")
     arguments = parser.parse_args()
+    without = _names(arguments.without) if arguments.without else set()
     new_figure(1, 1)  # a missing matplotlib is said before anything is measured
     gpu = open_gpu(arguments.gpu)
     try:
         path = arguments.sensor or sense(gpu, arguments.out.with_name(arguments.out.name + "-sensor"))[1]
         sensors = sensors_for(path, gpu)
-        compared, folder = measure_methods(gpu, arguments.out, sensors, _say)
+        compared, folder = measure_methods(gpu, arguments.out, sensors, _say, without=without)
     finally:
         gpu.close()
     plot_methods(compared, folder / "methods.png")
@@ -54,6 +60,11 @@ def main() -> int:
     for sentence in (*compared.recommendations, *compared.notes):
         print(sentence)
     return 0
+
+
+def _names(folder: Path) -> set[str]:
+    path = folder / "recordings.json"
+    return {one.name for one in codec.decode_list(Recording, codec.read_json(path), Place(path))}
 
 
 def _say(progress: Progress) -> None:

@@ -66,6 +66,7 @@ _OPCODES = {
     "law.shr.b32": "SHF",
     "popc.b32": "POPC",
     "st.shared.b32": "STS",
+    "ld.shared.b32": "LDS",
     TENSOR_ROW: "HMMA.16816",
 }
 WHOLE = "whole numbers and logic"
@@ -270,7 +271,7 @@ def left_out_table(boards: Boards) -> str:
 def fewer_table(board: Board) -> str:
     """Return what fewer lanes cost, and a lane up to the 16th and beyond; "" where they are not measured."""
     rows = []
-    for name in THREAD_ROWS:
+    for name in (*THREAD_ROWS, "ld.shared.b32"):
         energies = {n: board.warp_pj(name, Pattern.RANDOM, n) for n in _LANES}
         if not np.isfinite(energies[24]):
             continue
@@ -288,15 +289,14 @@ def fewer_table(board: Board) -> str:
     return markdown_table(head, rows).replace(" nan ", " - ")
 
 
-def tensor_table(boards: Boards) -> str:
-    """Return what a tensor product costs on each kind of operands."""
-    patterns = ("zeros", "uniform", "halves", "hamming:1", "hamming:8", "random")
+def operands_table(boards: Boards, name: str, patterns: Sequence[str]) -> str:
+    """Return what a row costs on some kinds of operands."""
     rows = []
     for board, _ in boards:
-        energies = [board.warp_pj(TENSOR_ROW, one) for one in patterns]
+        energies = [board.warp_pj(name, one) for one in patterns]
         if np.isfinite(energies[0]):
             rows.append([board.name, *(f"{x:.0f}" for x in energies)])
-    return markdown_table([f"{_OPCODES[TENSOR_ROW]}, pJ", *patterns], rows)
+    return markdown_table([f"{_OPCODES[name]}, pJ", *patterns], rows)
 
 
 def lanes_table(board: Board) -> str:
@@ -362,7 +362,12 @@ def main() -> int:
             "left-out": left_out_table(boards),
             "fewer": "\n".join(filter(None, (fewer_table(board) for board, _ in boards))),
             "every-other": "\n".join(filter(None, (lanes_table(board) for board, _ in boards))),
-            "tensor": tensor_table(boards),
+            "tensor": operands_table(
+                boards, TENSOR_ROW, ("zeros", "uniform", "halves", "hamming:1", "hamming:8", "random")
+            ),
+            "stores": operands_table(
+                boards, "st.shared.b32", ("zeros", "halves", "hamming:1", "hamming:8", "still", "random")
+            ),
         }
         print("\n".join(blocks.values()))
         print("\n".join(f"{board.name}: {board.left_out} rows without a number" for board, _ in boards))

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations
 from pathlib import Path
-from statistics import median
+from statistics import median, stdev
 
 from page_blocks import table
 
@@ -28,7 +28,9 @@ from ptxbench.catalogue.operations import Operation
 from ptxbench.core.distributions import student_quantile
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import without_maker
-from ptxbench.model.operation_cost import OperationCost, measured_costs, operation_costs
+from ptxbench.model.operation_cost import BOARD_HALF, OperationCost, measured_costs, operation_costs
+from ptxbench.storage.board_spread import read_board_spread
+from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.operations_file import (
     SHIPPED_FILE,
     OperationRow,
@@ -45,6 +47,8 @@ _CLEARLY = 0.1
 _LONG_MS = 2.0
 # Of fewer common operations two boards say little of each other.
 _LEAST_COMMON = 10
+# Of fewer pairs of boards how boards differ is not told.
+_LEAST_PAIRS = 3
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def main() -> int:
         print(repeat_tables(agreements([row for rows in kept for row in rows])))
         print(between_text([row for rows in kept for row in shipped_rows(rows)]))
     else:
-        print(beside_table(arguments.file, kept_rows(SHIPPED["h200"].name)))
+        print(beside_table(arguments.file, read_operations(SHIPPED["h200"])))
     return 0
 
 
@@ -131,28 +135,41 @@ def agreements(rows: Sequence[OperationRow]) -> tuple[Agreement, ...]:
     return tuple(one for one in found if len(one.pairs) >= _LEAST_COMMON)
 
 
-def board_half(found: Sequence[Agreement]) -> float:
+def board_half(device: str, found: Sequence[Agreement]) -> float:
     """Return the relative half-width that a board's interval lacks to hold a further board's energy.
 
     It is the 95th percentile of sqrt(max(d^2 - u^2, 0) / 2) over all pairs (d is the logarithm of the ratio,
-    u has both own half-widths), times t over the normal quantile: few boards tell it. Each two boards count
-    alike, however many operations they have in common.
+    u has both own half-widths), each two boards counted alike, however many operations they have in common.
+    Few boards tell it, so it is taken t over the normal quantile wider. Under three pairs of boards do not
+    tell it: it is then that of the boards' factors in the table of instructions, t times the standard
+    deviation of their logarithms, unless it is wider by the pairs that there are.
+
+    Args:
+        device: Name of the GPU.
+        found: How boards agree; those of other GPUs are passed over.
+    """
+    own = [one for one in found if one.device == device]
+    lacking = sorted((_lacking(*pair), 1 / len(one.pairs) / len(own)) for one in own for pair in one.pairs)
+    below = accumulate(share for _, share in lacking)
+    within = next((half for (half, _), share in zip(lacking, below, strict=True) if share >= 0.95), 0.0)
+    if len(own) < _LEAST_PAIRS:
+        logs = factor_logs(device)
+        return max(within, stdev(logs) * student_quantile(len(logs) - 1))
+    boards = {board for one in own for board in one.boards}
+    return within * student_quantile(len(boards) - 1) / student_quantile(math.inf)
+
+
+def factor_logs(device: str) -> list[float]:
+    """Return the logarithms of the factors that common rows tell of a GPU's boards in the shipped table.
 
     Raises:
-        InputError: There are no two boards.
+        InputError: No table that comes with ptxbench is of this GPU.
     """
-    lacking = sorted(
-        (_lacking(*pair), 1 / len(one.pairs) / len(found)) for one in found for pair in one.pairs
-    )
-    if not lacking:
-        raise InputError("no two boards of one GPU have enough operations in common")
-    devices = {(one.device, board) for one in found for board in one.boards}
-    freedom = len(devices) - len({device for device, _ in devices})
-    below = accumulate(weight for _, weight in lacking)
-    within = next(
-        (value for (value, _), share in zip(lacking, below, strict=True) if share >= 0.95), lacking[-1][0]
-    )
-    return within * student_quantile(freedom) / student_quantile(math.inf)
+    for folder in SHIPPED.values():
+        spread = read_board_spread(folder)
+        if spread and read_run_manifest(folder).gpu.name == device:
+            return [math.log(one.factor) for one in spread.boards if not one.factor_error]
+    raise InputError(f"{device}: no boards of it are known")
 
 
 def _lacking(one: OperationRow, other: OperationRow) -> float:
@@ -186,9 +203,7 @@ def left_out(found: Sequence[Agreement]) -> Iterator[LeftOut]:
     for device, board in dict.fromkeys((one.device, board) for one in found for board in one.boards):
         others = [one for one in found if board not in one.boards]
         mine = [one for one in found if board in one.boards]
-        if not others:
-            continue
-        half = board_half(others)
+        half = board_half(device, others)
         pairs = [pair if one.boards[1] == board else pair[::-1] for one in mine for pair in one.pairs]
         theirs: dict[Operation, list[OperationRow]] = {}
         own = {row.operation: row for _, row in pairs}
@@ -247,7 +262,7 @@ def repeat_tables(found: Sequence[Agreement]) -> str:
                 judged,
                 left=2,
             ),
-            f"the term of all boards is {board_half(found):.1%}",
+            *(f"the term of {name} is {board_half(name, found):.1%}" for name in BOARD_HALF),
         )
     )
 

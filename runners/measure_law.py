@@ -6,7 +6,8 @@
 A run of `ptxbench table` for each part, in order of worth: operands that change from copy to copy or stand
 still, alike or unlike in the halves of a warp (core); halves that differ in a few bits (bits, bits-still);
 fewer lanes (lanes); a tensor product (tensor); every other lane beside all or the first half of them (odd,
-every); few lanes that stand still (still). It has 238 rows of 1 to 2 s, and ends by --limit-s.
+every); few lanes that stand still (still); stores of 16 bytes (stores). It has 250 rows of 1 to 2 s, and
+ends by --limit-s.
 `ptxbench report OUT/PART` opens each.
 Exit codes: 0 all is measured, 1 some rows are left or failed, 2 bad input.
 """
@@ -64,6 +65,11 @@ PARTS = (
     Part("odd", ("law.fma.rn.f32:odd", "law.mad.lo.u32:odd"), ("random", "halves")),
     Part("every", ("law.fma.rn.f32:every", "law.mad.lo.u32:every"), ("random", "halves"), (32, 16)),
     Part("still", THREAD_ROWS[:-1], ("still",), (16, 1)),
+    Part(
+        "stores",
+        ("st.shared.v4.b32", "st.global.v4.b32"),
+        ("random", "zeros", "uniform", "halves", "still", "hamming:4"),
+    ),
 )
 
 

@@ -4,6 +4,7 @@
     python runners/measure_operations.py --gpu 0 --out runs/operations --most-s 560      # and go on later
     python runners/measure_operations.py --gpu 1 --out runs/operations-1 --part 1/2      # every second one
     python runners/measure_operations.py --gpu 1 --out runs/more --without runs/operations  # what it lacks
+    python runners/measure_operations.py --gpu 1 --out runs/again --again h100      # what two boards have
     python runners/measure_operations.py --list
 
 Needs PyTorch. Each operation of `ptxbench.catalogue.operations.used_shapes` is called back to back in windows
@@ -22,6 +23,7 @@ import math
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,9 +106,11 @@ def main() -> int:
     parser.add_argument(
         "--without", action="append", default=[], metavar="TABLE", help="leave out what it has a number of"
     )
+    parser.add_argument("--again", metavar="TABLE", help="only those of which two boards of it have a number")
     parser.add_argument("--list", action="store_true", help="print the operations and measure nothing")
     arguments = parser.parse_args()
-    operations = part_of(lacking(chosen(arguments.only), arguments.without), arguments.part)
+    wanted = lacking(chosen(arguments.only), arguments.without)
+    operations = part_of(again(wanted, arguments.again) if arguments.again else wanted, arguments.part)
     if arguments.list:
         print("\n".join(map(str, operations)))
         return 0
@@ -159,6 +163,13 @@ def lacking(operations: Sequence[Operation], tables: Sequence[str]) -> tuple[Ope
     rows = (row for table in tables for row in read_operations(find_table(table)))
     known = {row.operation for row in rows if row.valid}
     return tuple(one for one in operations if one not in known)
+
+
+def again(operations: Sequence[Operation], table: str) -> tuple[Operation, ...]:
+    """Return those that two boards or more of a table have a number of: there a further board tells most."""
+    known = {(row.operation, row.board) for row in read_operations(find_table(table)) if row.valid}
+    boards = Counter(operation for operation, _ in known)
+    return tuple(one for one in operations if boards[one] > 1)
 
 
 def part_of(operations: Sequence[Operation], part: str) -> tuple[Operation, ...]:

@@ -22,7 +22,7 @@ from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.select import open_gpu
 from ptxbench.experiment.roofline.measure import measure
-from ptxbench.experiment.roofline.point import RooflineOptions
+from ptxbench.experiment.roofline.options import RooflineOptions
 from ptxbench.experiment.roofline.result import write_result
 
 _WIDE = (0.125, 0.5, 2.0, 8.0, 32.0, 128.0, 512.0)
@@ -50,7 +50,7 @@ RUNS = (
     # On all SMs most of these meet the power limit: smaller numbers tell constant power apart.
     Wanted("mma-f16", RooflineOptions(("mma-f16",), intensities=_TENSOR)),
     Wanted("f64", RooflineOptions(("f64",), intensities=_AROUND)),
-    Wanted("f32-zeros", RooflineOptions(("f32",), patterns=("zeros",), intensities=_WIDE)),
+    Wanted("f32-zeros", RooflineOptions(("f32",), operands=("zeros",), intensities=_WIDE)),
     Wanted("mma-tf32", RooflineOptions(("mma-tf32",), intensities=_TENSOR[:-1])),
     Wanted("mma-f64", RooflineOptions(("mma-f64",), intensities=_TENSOR[:-1])),
     Wanted("chase", RooflineOptions(("f32",), ("dram", "l2", "l1", "shared"), intensities=_FEW, chase=True)),
@@ -106,7 +106,7 @@ def _run(wanted: Wanted, spec: str, out: Path, left_s: float, *, counts: bool) -
 def _roofline(gpu: Gpu, options: RooflineOptions, folder: Path, left_s: float) -> Path:
     recorded = measure(gpu, options, folder, show=_show, budget_s=left_s)
     try:
-        write_result(recorded, options.patterns[0])
+        write_result(recorded, options.operands[0])
     except InputError as error:
         # The readings are kept, whatever can be made of them.
         print(f"{folder.name}: {error}", flush=True)

@@ -6,19 +6,26 @@
 encoder with AdamW in bfloat16, `convolution` the inference of a small residual network, `mix` has matrix
 products that are at the power limit alone among small kernels, and `cupy` is a step of CuPy. `three` has
 three kernels of 100 ms, whose power alone is measured before and after, for the rows to be judged by.
-`--before FOLDER` names an earlier profile of the step on the same board: it says by how much kinds differ.
+`--before FOLDER` names an earlier profile of the step on the same board: it says by how much kinds differ,
+as measured and at one temperature. Where OUT is a profile that is kept, the two are compared, and nothing is
+measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ptxbench
+
+if TYPE_CHECKING:
+    from ptxbench.attribute.replay.replayed import ProfileFolder
+    from ptxbench.devices.step import StepNode
 
 _LAYERS, _HIDDEN, _INNER, _HEADS, _KEYS, _WORDS = 22, 2048, 5632, 32, 4, 32000
 _SEQUENCES, _TOKENS = 16, 1024
@@ -254,27 +261,54 @@ def _compare_with_alone(out: Path) -> None:
             )
 
 
-def _compare_with_before(found: ptxbench.Profile, now: Path, folder: Path) -> None:
-    """Print by how much the joules a launch of each kind differ from those of an earlier profile."""
+def _compare_with_before(now: Path, folder: Path) -> None:
+    """Print by how much the joules a launch of each kind differ from those of an earlier profile.
+
+    First as measured, then at the earlier one's temperature: a warmer board leaks more, by what one thread
+    asleep drew at the two temperatures.
+    """
     from ptxbench.attribute.replay.profile import profile_of
     from ptxbench.attribute.replay.replayed import ProfileFolder
 
     folders = [ProfileFolder.open(path) for path in (folder, now)]
-    first, last = (one.recordings.manifest for one in folders)
-    then = profile_of(folders[0])
+    then, found = map(profile_of, folders)
+    (then_c, _), (now_c, _) = temperatures = [_temperatures_c(one) for one in folders]
+    slope_w_per_c = (found.idle_w - then.idle_w) / (temperatures[1][1] - temperatures[0][1] or math.inf)
     before = {row.kind.node: row for row in then.rows if row.kind is not None}
-    pairs = [(row, before[row.kind.node]) for row in found.rows if row.kind and row.kind.node in before]
-    changes = [(row, row.launch_j / old.launch_j - 1) for row, old in pairs]
-    for row, change in changes:
-        print(f"{found.share(row):6.1%} {change:+7.2%} {row.status} {row.name[:80]}")
-    large = sorted(abs(change) for row, change in changes if found.share(row) >= 0.01)
+    changes = []
+    for row in found.rows:
+        if row.kind is None or (old := before.get(row.kind.node)) is None:
+            continue
+        warmer_c = now_c[row.kind.node] - then_c[row.kind.node]
+        launches_j = row.launch_j, row.launch_j - slope_w_per_c * warmer_c * row.launch_s
+        changes.append((row, [one / old.launch_j - 1 for one in launches_j]))
+        print(
+            f"{found.share(row):6.1%} {warmer_c:+3.0f} C {changes[-1][1][0]:+7.2%} {changes[-1][1][1]:+7.2%}"
+            f" {row.status} {row.name[:80]}"
+        )
+    first, last = (one.recordings.manifest for one in folders)
     same = "the same board" if first.gpu.uuid_hash == last.gpu.uuid_hash else "ANOTHER BOARD"
     print(f"{len(changes)} of {len(found.rows)} rows; from {first.created} to {last.created}, {same}")
-    print(f"the step changed by {found.step.energy_j / then.step.energy_j - 1:+.2%};", end=" ")
-    print(
-        f"of {len(large)} kinds with 1% of it and more the largest change is {large[-1]:.2%},"
-        f" the median {large[len(large) // 2]:.2%}"
-    )
+    print(f"the step changed by {found.step.energy_j / then.step.energy_j - 1:+.2%}")
+    at_one = f"at one temperature, by {slope_w_per_c:+.2f} W/C"
+    for which, what in enumerate(("as measured", at_one)):
+        large = sorted(abs(both[which]) for row, both in changes if found.share(row) >= 0.01)
+        print(
+            f"{what}: of {len(large)} kinds with 1% of it and more the largest change is {large[-1]:.2%},"
+            f" the median {large[len(large) // 2]:.2%}"
+        )
+
+
+def _temperatures_c(folder: ProfileFolder) -> tuple[dict[StepNode, float], float]:
+    """Return the GPU's temperature behind each kind that was replayed, and behind one thread asleep, C."""
+    behind_c = {one.name: one.temperature_after_c for one in folder.recordings.recordings}
+    kinds = folder.step.kinds
+    of_kind = {
+        kinds[run.kind].node: behind_c[run.name]
+        for run in folder.step.runs
+        if run.kind >= 0 and run.is_final and run.name in behind_c
+    }
+    return of_kind, behind_c["idle"]
 
 
 _STEPS = {"decode": _decode, "train": _train, "convolution": _convolution, "mix": _mix, "cupy": _cupy}
@@ -290,12 +324,15 @@ def main() -> None:
     if asked.name == "three":
         _compare_with_alone(asked.out)
         return
+    if asked.before is not None and (asked.out / "manifest.json").exists():
+        _compare_with_before(asked.out, asked.before)
+        return
     step, units = _STEPS[asked.name]()
     begun = time.monotonic()
     found = ptxbench.profile(step, per=units, out=asked.out, progress=True)
     print(f"{asked.name}: {time.monotonic() - begun:.1f} s\n{found}\n", flush=True)
     if asked.before is not None:
-        _compare_with_before(found, asked.out, asked.before)
+        _compare_with_before(asked.out, asked.before)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Run programs with `ptxbench run --replay` on a real GPU: what comes out, and whether they stay as they are.
 
-    python runners/replay_programs.py --out FOLDER [--only NAME ...] [--limit-s 190]
+    python runners/replay_programs.py --out FOLDER [--only NAME ...] [--limit-s 190] [--no-replay]
 
 Each program runs alone, and under `ptxbench run --replay`: output and exit code must be the same. FOLDER gets
 `log.txt` (what each said), `summary.json` (times, closure, rows), and `runs.tar` (the kept runs).
@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--limit-s", type=float, default=190)
+    parser.add_argument("--no-replay", action="store_true", help="alone and under `ptxbench run` only")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     until_s = time.monotonic() + asked.limit_s
@@ -232,7 +233,10 @@ def main() -> int:
         programs = _programs(Path(folder), asked.out)
         for name in asked.only or programs:
             if time.monotonic() < until_s and name in programs:
-                summary[name] = _measured(name, programs[name], Path(folder), asked.out, tar)
+                program = programs[name]
+                if asked.no_replay:
+                    program = replace(program, replay=())
+                summary[name] = _measured(name, program, Path(folder), asked.out, tar)
                 (asked.out / "summary.json").write_text(json.dumps(summary, indent=1))
     for name, found in summary.items():
         closures = [one["closure"] for one in found.pop("replay", [])]
@@ -261,8 +265,8 @@ def _programs(work: Path, out: Path) -> dict[str, Program]:
         "graph": Program((kernels, "graph", "6000"), 3),
         "odd": Program((kernels, "odd", "2000"), 3),
         "hang": Program((kernels, "hang", "2000"), 3),
-        "generate-eager": Program((*generate, "eager", "3"), is_traced=True),
-        "generate-graph": Program((*generate, "compiled", "3"), is_traced=True),
+        "generate-eager": Program((*generate, "eager", "12"), is_traced=True),
+        "generate-graph": Program((*generate, "compiled", "12"), is_traced=True),
     }
 
 
@@ -272,7 +276,7 @@ def _measured(name: str, program: Program, work: Path, out: Path, tar: tarfile.T
     run = work / name
     alone_s, alone = _ran(program.words, out)
     loops_s = {"alone": _loop_s(alone.stderr)}
-    if program.is_traced:
+    if program.is_traced and program.replay:
         loops_s["run"] = _loop_s(_ran([*ptxbench, "--", *program.words], out)[1].stderr)
     taken_s, replayed = _ran([*ptxbench, *program.replay, "--out", str(run), "--", *program.words], out)
     loops_s["replay"] = _loop_s(replayed.stderr)

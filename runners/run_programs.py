@@ -238,7 +238,6 @@ HOW = {
     "traced": [],
     "every": ["--max-launch-rate", "1e9"],
     "events": ["--timer", "events"],
-    "graphs": ["--timer", "graphs"],
 }
 TIMEOUT_S = 80
 
@@ -319,9 +318,9 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
         "spin20": [kernels, "b", "100000"],
         "graph": [kernels, "g", "6000"],
         "gemm": python("gemm", "1500"),
-        "decode-graph": python("decode", "graph", "250", str(ROOT / "runners")),
+        "decode-graph": python("decode", "graph", "750", str(ROOT / "runners")),
         "decode-eager": python("decode", "eager", "80", str(ROOT / "runners")),
-        "decode-ahead": python("decode", "ahead", "250", str(ROOT / "runners")),
+        "decode-ahead": python("decode", "ahead", "750", str(ROOT / "runners")),
     }
     pairs = {
         f"{kind}-{how}-{pair}": Program(words, options)

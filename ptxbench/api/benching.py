@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
+from ptxbench.api.call_options import L2, LEAST_S, MOST_S, WARM, Budget, CallSeed, MaxDifference
 from ptxbench.api.gpu import Gpu
 from ptxbench.core.bounds import within
 from ptxbench.core.errors import ArgumentError, InputError
-from ptxbench.core.option import Opt, takes
-from ptxbench.core.option import check as require_options
+from ptxbench.core.option import Opt, checked, takes
 from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.outputs import NOTHING, Inputs, first_difference, fresh_inputs
 from ptxbench.experiment.calls.result import Against, Bench, Comparison, notes_of
@@ -20,32 +20,26 @@ from ptxbench.experiment.calls.verdict import UNKNOWN_RATIO, Judged, Verdict, ju
 
 Function = Callable[..., Any]
 
-WARM, FLUSHED = "warm", "flushed"
-_LEAST_S, _MOST_S = 0.5, 3600.0
-
 
 @dataclass(frozen=True)
 class _Calling:
     """How functions are called.
 
     Attributes:
-        budget: Seconds that all of it may take, once each function was called for the first time.
         inputs: Makes the arguments of the functions: a tuple, or one. It gets a seed if it takes an argument;
             else the random numbers of PyTorch, CuPy and numpy are seeded before. None: there are none.
-        l2: warm: what a call leaves in L2 is there for the next; flushed: L2 is emptied before each call,
-            and what that takes is taken off.
         grad_to_none: Tensors whose gradient is set to None before each call, as Triton's do_bench does.
         rep: Milliseconds of the measured calls together, as Triton's do_bench has it, in place of `budget`.
         gpu: An open GPU that runs functions of other libraries. None: the one of this thread's CUDA context.
     """
 
     _: KW_ONLY
-    budget: Annotated[float, Opt(_LEAST_S, _MOST_S)] = 5.0
+    budget: Budget = 5.0
     inputs: Any = None
-    l2: Annotated[str, Opt(choices=(WARM, FLUSHED))] = WARM
+    l2: L2 = WARM
     grad_to_none: Any = None
     rep: float | None = None
-    seed: Annotated[int, Opt(0, 2**32 - 1, help="Seed of the inputs and of the order.")] = 0
+    seed: CallSeed = 0
     gpu: Any = None
 
 
@@ -91,18 +85,19 @@ def bench(options: BenchOptions) -> Bench:
         return _bench_of(_name(options.function), gpu, windows, rounds, options.l2, shares)
 
 
-def compare(
+@checked
+def compare(  # noqa: D417  (`checked` adds the others)
     first: Function,
     *others: Function,
-    budget: float = 10.0,
+    budget: Budget = 10.0,
     inputs: Inputs | None = None,
     check: bool | None = None,
-    max_difference: float | None = None,
+    max_difference: MaxDifference = None,
     names: Sequence[str] = (),
-    l2: str = WARM,
+    l2: L2 = WARM,
     grad_to_none: Iterable[Any] | None = None,
     rep: float | None = None,
-    seed: int = 0,
+    seed: CallSeed = 0,
     gpu: Any = None,
 ) -> Comparison:
     """Say whether functions take less energy than the first one: yes, no, or undecided at 95%.
@@ -118,16 +113,11 @@ def compare(
     Args:
         first: What the others are compared with.
         others: One or several.
-        budget: Seconds that all of it may take, once results were compared and each function was called.
         inputs: As `bench` takes it. Without it results are compared for one call without arguments.
         check: Whether results are compared; None: where the first returns any, or writes into its inputs.
-        max_difference: Largest difference of a result, as a fraction of the value and of the root of the mean
-            square; None: by its type, 1e-3 for f32.
         names: What they are called; none: by their own names.
-        l2: As `bench` takes it; so are those that follow.
-        grad_to_none: Tensors whose gradient is set to None before each call.
+        grad_to_none: As `bench` takes it; so are `rep` and `gpu`.
         rep: Milliseconds of the measured calls together, in place of `budget`.
-        seed: Of the inputs and of the order.
         gpu: An open GPU.
 
     Raises:
@@ -144,7 +134,6 @@ def compare(
     options = BenchOptions(
         first, budget=budget, inputs=inputs, l2=l2, grad_to_none=grad_to_none, rep=rep, seed=seed, gpu=gpu
     )
-    require_options(options)
     wrong = [""] * len(functions)
     if check is not False:
         for one in functions:
@@ -232,7 +221,7 @@ def rounds_of(gpu: CallingGpu, calls: Sequence[Call], settings: RoundSettings, l
 def _settings(options: BenchOptions) -> RoundSettings:
     budget_s = options.budget
     if options.rep is not None:
-        budget_s = max(within("rep", options.rep, 1, 1000 * _MOST_S) * 1e-3, _LEAST_S)
+        budget_s = max(within("rep", options.rep, 1, 1000 * MOST_S) * 1e-3, LEAST_S)
     return RoundSettings(budget_s=budget_s, most_rounds=options.most_rounds, seed=options.seed)
 
 

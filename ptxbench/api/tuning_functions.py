@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
-from ptxbench.api.benching import FLUSHED, WARM, opened_gpu, rounds_of
-from ptxbench.core.bounds import one_of, whole_within, within
-from ptxbench.core.errors import ArgumentError, InputError, LaunchError
+from ptxbench.api.benching import opened_gpu, rounds_of
+from ptxbench.api.call_options import L2, WARM, CallSeed, MaxDifference
+from ptxbench.core.bounds import whole_within
+from ptxbench.core.errors import ArgumentError, InputError
+from ptxbench.core.option import Opt, checked
 from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.result import Bench
 from ptxbench.experiment.calls.rounds import RoundSettings
@@ -112,25 +114,28 @@ class TunedFunction:
         return "\n".join(lines)
 
 
-def tune_function(
+@checked
+def tune_function(  # noqa: D417  (`checked` adds the others)
     function: Callable[..., Any],
     axes: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
     *,
     check: Callable[[], Any] | None = None,
     reset: Callable[[], object] | None = None,
-    minimize: str = "energy",
-    budget: float = 30.0,
-    measure_first: int = 5,
-    max_difference: float | None = None,
+    minimize: Annotated[
+        str, Opt(choices=_OBJECTIVES, help="What is made small: energy, time or edp.")
+    ] = "energy",
+    budget: Annotated[float, Opt(1, 86400, help="Seconds that the rounds may take.")] = 30.0,
+    measure_first: Annotated[int, Opt(1, 100, help="How many of the best are called in rounds.")] = 5,
+    max_difference: MaxDifference = None,
     strategy: str | None = None,
-    trials: int = 50,
+    trials: Annotated[int, Opt(1, _MOST, help="How many are tried by a strategy.")] = 50,
     out: str | Path | None = None,
     resume: bool = False,
-    l2: str = WARM,
+    l2: L2 = WARM,
     clocks: Sequence[int] | None = None,
     power_limits: Sequence[int] | None = None,
     allow_settings: bool = False,
-    seed: int = 0,
+    seed: CallSeed = 0,
     gpu: Any = None,
 ) -> TunedFunction:
     """Find the values of a function's arguments with which a call takes the least energy.
@@ -149,34 +154,21 @@ def tune_function(
         check: Computes what is right; None: results are not compared.
         reset: Called before a combination is compared, such as to clear what it writes into: else one that
             writes nothing leaves what another wrote.
-        minimize: "energy", "time" or "edp".
-        budget: Seconds that the rounds may take.
-        measure_first: How many of the best are called in rounds.
-        max_difference: As `ptxbench.compare` takes it.
         strategy: How those that are tried are chosen, as of `ptxbench tune kernel`: "random", "timed" (all
             are timed, then power is read of the fastest five), a strategy of Kernel Tuner such as
             "genetic_algorithm", or with `clocks` one such as "race-to-idle+clocks"; None: all, or "random".
-        trials: How many are tried by a strategy.
         out: Folder that keeps each trial before the next begins; `ptxbench tune report` reads it.
         resume: Whether the folder is there, and the search goes on.
-        l2: "warm", or "flushed": L2 is emptied before each call of the rounds, and what that takes is taken
-            off.
         clocks: SM clocks that each is tried at, MHz.
         power_limits: Power limits that each is tried under, W.
         allow_settings: Whether the GPU may be set to them; it is restored at the end.
-        seed: Of the order.
         gpu: As `ptxbench.bench` takes it.
 
     Raises:
         ArgumentError: An argument is out of its range.
         GpuError: There is no GPU that can be read.
-        InputError: There is no combination, too many, or none that can be called; or the folder does not fit.
+        InputError: There is no combination, or too many; or the folder does not fit.
     """
-    objective = one_of("minimize", minimize, _OBJECTIVES)
-    seconds = within("budget", budget, 1, 86400)
-    most = whole_within("measure_first", measure_first, 1, 100)
-    one_of("l2", l2, (WARM, FLUSHED))
-    whole_within("trials", trials, 1, _MOST)
     if resume and out is None:
         raise ArgumentError("resume", "needs `out`, the folder of the search to continue")
     values = _combinations(axes)
@@ -187,8 +179,8 @@ def tune_function(
     by_power = strategy is not None or out is not None or axes_set.given
     tuning = Tuning(
         problem=tunable,
-        goal=Goal(Objective(objective if by_power else Objective.TIME)),
-        options=TrialOptions(power=by_power and objective != "time", seed=seed),
+        goal=Goal(Objective(minimize if by_power else Objective.TIME)),
+        options=TrialOptions(power=by_power and minimize != "time", seed=seed),
         strategy=strategy or AT_RANDOM,
         budget=trials if by_power else len(values),
         candidates=_MOST,
@@ -196,30 +188,34 @@ def tune_function(
         allow_settings=allow_settings,
     )
     require_sense(tuning, tuning.strategy)
+    # The GPU that the function runs on is known by a call of it.
+    if gpu is None and (reasons := tunable.call_until_one_works()):
+        failed = [Configured(one, reason=why) for one, why in zip(values, reasons, strict=True)]
+        return _ordered(failed, minimize, check is not None, None)
     with ExitStack() as stack:
-        device = _opened_after_a_call(tunable, gpu, stack)
+        device: Any = opened_gpu(gpu, stack)
         path = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory())) / "search"
         tuned = tune(device, tuning, path, path if resume else None)
         at = {variant.name: n for n, variant in enumerate(tunable.variants)}
         if axes_set.given:
             found = [_searched(values[at[one.variant.name]], one) for one in tuned.trials]
-            return _ordered(found, objective, check is not None, None)
+            return _ordered(found, minimize, check is not None, None)
         found = [Configured(one, reason=_NOT_TRIED) for one in values]
         for trial in tuned.trials:
             found[at[trial.variant.name]] = _searched(values[at[trial.variant.name]], trial)
         first = [at[trial.variant.name] for trial in tuned.best]
         if not first:
-            return _ordered(found, objective, check is not None, None)
+            return _ordered(found, minimize, check is not None, None)
         beside = [] if found[0].reason else [0]
-        chosen = list(dict.fromkeys([*first[:most], *beside]))
+        chosen = list(dict.fromkeys([*first[:measure_first], *beside]))
         calls = [partial(function, **one) for one in values]
-        _measure(device, found, calls, chosen, RoundSettings(budget_s=seconds, seed=seed), l2)
-    best = min(chosen, key=lambda number: _cost(found[number], objective))
+        _measure(device, found, calls, chosen, RoundSettings(budget_s=budget, seed=seed), l2)
+    best = min(chosen, key=lambda number: _cost(found[number], minimize))
     before, after = found[0].bench, found[best].bench
     judged = None
     if best and before is not None and after is not None:
         judged = judge(before.windows, after.windows)
-    return _ordered(found, objective, check is not None, judged)
+    return _ordered(found, minimize, check is not None, judged)
 
 
 def _to_set(name: str, given: Sequence[int] | None) -> Values | None:
@@ -248,22 +244,6 @@ def _searched(values: Mapping[str, Any], trial: Trial) -> Configured:
     reason = "" if counts else trial.reason or str(trial.status)
     named = {**values, **trial.settings.by_axis}
     return Configured(named, trial.best_time_s, reason, searched_j=trial.energy_j)
-
-
-def _opened_after_a_call(tunable: CalledFunction, gpu: Any, stack: ExitStack) -> Any:
-    """Return the GPU that the function runs on, which its first call that works makes known."""
-    said = ""
-    for variant in tunable.variants if gpu is None else ():
-        try:
-            tunable.check(None, tunable.build(variant, ""))
-        except LaunchError as error:
-            said = said or str(error)
-        else:
-            break
-    else:
-        if said:
-            raise InputError(f"no configuration counts: {said}")
-    return opened_gpu(gpu, stack)
 
 
 def _combinations(axes: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -43,21 +43,21 @@ _RANGE = np.dtype([("start_ns", "<u8"), ("end_ns", "<u8"), ("name", "<u4"), ("th
 _AT_ONCE = 8
 _WHOLE_GRAPHS = (
     "CUPTI gave kernels of CUDA graphs the times of their whole graph: by kernel they are not known; try"
-    " `ptxbench run --max-launch-rate 1e9`"
+    " `ptxbench run --timer events`"
 )
 # Records that are read at once, so that a log of millions has no second copy.
 PIECE = 1 << 18
 # In-graph kernels a second from which on looking at each may slow a host that waits for its graphs.
 _FAST, _MANY = 5000.0, 10_000
 _SLOWED = (
-    "kernels of CUDA graphs were looked at one by one, which slowed a host that waits for each graph by half"
-    " on an H100; `ptxbench run --timer events` times graphs as a whole"
+    "all kernels of CUDA graphs were looked at, which slowed a host that waits for each graph by half on an"
+    " H100: launches of graphs were not counted, or --max-launch-rate is high"
 )
 
 
 @dataclass(frozen=True)
 class _Launched:
-    """How many launches there were, one by one and of whole graphs, which are counted apart."""
+    """How many kernels were launched one by one, and in graphs."""
 
     alone: int = 0
     graphs: int = 0
@@ -105,7 +105,6 @@ class ProcessLog:
         dropped: Kernels that were lost.
         remarks: What else to know, a sentence each.
         turns: When its kernels were looked at.
-        graphs: Of each CUDA graph that is seen as a whole, how many kernels of each name are in it.
         has_cuda: Whether it used CUDA.
     """
 
@@ -115,7 +114,6 @@ class ProcessLog:
     dropped: int = 0
     remarks: list[str] = field(default_factory=list)
     turns: list[_Turn] = field(default_factory=list)
-    graphs: dict[int, dict[int, int]] = field(default_factory=dict)
     has_cuda: bool = False
 
     @property
@@ -169,8 +167,6 @@ def read_process(file: Path, *, is_early: bool) -> ProcessLog:
             process.devices[number] = text
         elif word == "dropped" and number is not None:
             process.dropped += number
-        elif word == "in" and number is not None and (inside := _launched(text)).graphs > 0:
-            process.graphs.setdefault(number, {})[inside.alone] = inside.graphs
         elif word in _SAID:
             process.remarks.append(f"process {pid}: {_SAID[word].format(rest)}")
             ended = ended or word == "refused"
@@ -251,7 +247,8 @@ def remark_on_graphs(pieces: Iterator[npt.NDArray[Any]], *, has_turns: bool) -> 
         passed_ns += int(np.clip(latest_ns - np.maximum(start_ns, before_ns), 0, None).sum())
     if each_ns > _AT_ONCE * passed_ns:
         return _WHOLE_GRAPHS
-    return _SLOWED if count > max(_MANY, _FAST * (last_ns - first_ns) / 1e9) else ""
+    is_slow = count > max(_MANY, _FAST * (last_ns - first_ns) / 1e9)
+    return _SLOWED if is_slow and not has_turns else ""
 
 
 def not_run(unseen: Sequence[Unseen], pieces: Iterator[npt.NDArray[Any]]) -> list[tuple[int, int]]:
@@ -282,9 +279,9 @@ def not_run(unseen: Sequence[Unseen], pieces: Iterator[npt.NDArray[Any]]) -> lis
 def weights_of(start_ns: Int64s, unseen: Sequence[Unseen], in_graph: npt.NDArray[np.bool_]) -> Float64s:
     """Return for how many kernels each one stands, shape (n,).
 
-    Kernels that were seen before and after a time unseen stand for it, by the launches counted there: those
-    of graphs by the graphs, and the others one by one. Where there are no counts, those just before stand for
-    it as if launches had been as fast.
+    Kernels that were seen before and after a time unseen stand for it, by those that were launched there, in
+    graphs and one by one. Where there are no counts, those just before stand for it as if launches had been
+    as fast.
     """
     weight = np.ones(len(start_ns))
     turn = np.searchsorted([one.end_ns for one in unseen], start_ns, side="right")

@@ -22,7 +22,6 @@ from ptxbench.attribute.attribution import NO_KERNEL, Share, attribute
 from ptxbench.attribute.child import run_child
 from ptxbench.attribute.equations import Readings
 from ptxbench.attribute.injector import (
-    GRAPHS_VARIABLE,
     MAX_RATE_VARIABLE,
     ReplayPlan,
     build_injector,
@@ -157,8 +156,7 @@ def record_program(
         boards: The GPUs to read; they are released at the end.
         words: The command.
         kernels: Whether kernels are followed; without, the program runs exactly as it would by itself.
-        timer: What times them: "cupti", "graphs" (the same with CUDA graphs as a whole), or "events" around
-            their launches.
+        timer: What times them: "cupti", or "events" around their launches.
         max_launch_rate_per_s: Rate of launches in a process from which on kernels are looked at in turns.
         replay: Whether each kind of kernel is launched again at the end of its process.
         replay_after: After how many launches of a process, in the place of its end.
@@ -366,7 +364,6 @@ def share_of(
             unseen_ns=log.unseen_ns,
             is_counted=log.is_counted,
             expected=expected,
-            graphs=log.graphs,
         )
     kernels = found.kernels if source is Followed.KERNELS else ()
     return GpuShare(energy, kernels, found.ranges, found.delay_s)
@@ -402,7 +399,6 @@ def _environment(
     except ToolError as error:
         return {**own, FOLDER_VARIABLE: str(folder)}, f"kernels are not known: {error}"
     own[MAX_RATE_VARIABLE] = repr(max_launch_rate_per_s)
-    own[GRAPHS_VARIABLE] = "1" if timer == "graphs" else ""
     if leaves_cupti or not cupti:
         return timed(own, library, folder, forced=leaves_cupti), ""
     environment = injected(own, library, cupti, folder)

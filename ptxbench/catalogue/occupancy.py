@@ -5,6 +5,7 @@ Units and rounding are those of NVIDIA's occupancy calculator (`cuda_occupancy.h
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ptxbench.catalogue.architecture import SmFacts
@@ -14,6 +15,10 @@ MAX_THREADS = 1024
 MAX_REGISTERS = 255
 # Registers are handed out to a warp in units of this.
 _REGISTER_UNIT = 256
+_LINE_BYTES = 128
+# What shared memory may take of L1, KiB; a capability has those up to its shared memory (CUDA C++ Programming
+# Guide, "Compute Capabilities").
+_CARVED_KIB = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,25 @@ def blocks_per_sm(needs: BlockNeeds, limits: SmFacts) -> int:
 def occupancy(needs: BlockNeeds, limits: SmFacts) -> float:
     """Eq. 5: maxTB_SM kerW_TB devWarpSize / devMaxThreads_SM, from 0 to 1."""
     return blocks_per_sm(needs, limits) * needs.warps / limits.max_warps
+
+
+def lines_of_a_block(sm: SmFacts, needs: BlockNeeds, blocks: int, sms: int = 0) -> int:
+    """Return how many lines of L1 a block has, with those that share its SM.
+
+    Args:
+        sm: What an SM of the GPU holds.
+        needs: What a block takes of it.
+        blocks: Blocks of the launch.
+        sms: SMs that these are spread over; 0: not known, each is full.
+    """
+    resident = blocks_per_sm(needs, sm)
+    if sms:
+        resident = min(resident, math.ceil(blocks / sms))
+    resident = max(resident, 1)
+    own = needs.shared_bytes + sm.shared_reserved_bytes if needs.shared_bytes else 0
+    sizes = (kib << 10 for kib in _CARVED_KIB if kib << 10 <= sm.shared_bytes)
+    carved = next((size for size in sizes if size >= resident * own), sm.shared_bytes)
+    return max((sm.l1_bytes - carved) // _LINE_BYTES // resident, 1)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from ptxbench.api.call_options import L2, WARM, Budget, MaxDifference
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import print_json, print_table, say
-from ptxbench.cli.parameters import Duration
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json, Seed
@@ -34,18 +34,15 @@ class _Options:
 
     Attributes:
         against: Another kernel to set beside it: a function that must compute the same.
-        budget: How long to measure at most, such as 10s or 2m.
         check: End with 1 where the results cannot be compared; else that is a note.
-        l2: What L2 holds when a call begins: what the last one left (warm), or nothing of it (flushed).
-        max_difference: Largest difference of a result, as a fraction (default: by type, 1e-3 for f32).
     """
 
     function: Annotated[str, Arg(metavar="FILE.py::FUNCTION")]
     against: Annotated[str | None, Opt(metavar="FILE.py::FUNCTION")] = None
-    budget: Annotated[float, Opt(0.5, 3600, kind=Duration(0.5, 3600), metavar="TIME")] = 10.0
+    budget: Budget = 10.0
     check: bool = False
-    l2: Annotated[str, Opt(choices=("warm", "flushed"))] = "warm"
-    max_difference: Annotated[float | None, Opt(0, 1)] = None
+    l2: L2 = WARM
+    max_difference: MaxDifference = None
     seed: Seed = 0
     as_json: Json = False
 

@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar
 import click
 
 from ptxbench.cli.completion import complete
-from ptxbench.cli.parameters import BY_METAVAR, PAIRS, Number, one_of_each
+from ptxbench.cli.parameters import BY_METAVAR, PAIRS, Duration, Number, one_of_each
 from ptxbench.core.errors import ArgumentError, PtxbenchError
 from ptxbench.core.option import Arg, Named, Opt, check, named_options
+from ptxbench.core.shared_options import TIME
 
 Options = TypeVar("Options")
 
@@ -191,7 +192,8 @@ def _type(one: Named) -> Any:
         if one.type is int and math.isfinite(said.low):
             return click.IntRange(int(said.low), int(said.high))
         if one.type is float:
-            return Number(said.low, said.high, above=said.above)
+            of_number = Duration if said.metavar == TIME else Number
+            return of_number(said.low, said.high, above=said.above)
     return click.Path(path_type=Path) if issubclass(one.type, Path) else one.type
 
 

@@ -13,7 +13,7 @@ from ptxbench.api.estimate_options import EstimateOptions
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import encoded, print_encoded, print_table
 from ptxbench.cli.progress import progress_lines
-from ptxbench.core.errors import ArgumentError, InputError
+from ptxbench.core.errors import ArgumentError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import ESTIMATE_TABLE, Json
@@ -121,10 +121,10 @@ def _estimate_other(options: _Options, table: Table) -> KernelEstimate:
 
     try:
         return estimate_of(*_other(options, table))
-    except ArgumentError:
-        raise
-    except InputError as error:
-        raise InputError(str(error).replace("`entry`", "--against FILE::ENTRY")) from error
+    except ArgumentError as error:
+        if error.argument != "entry":
+            raise
+        raise ArgumentError("against", f"FILE::ENTRY {error.text}") from error
 
 
 def _own_passes(options: _Options, kernel: str) -> _Options:

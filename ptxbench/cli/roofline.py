@@ -21,13 +21,12 @@ from ptxbench.core.shared_options import (
     GpuSpec,
     Json,
     OneOperands,
-    Operands,
     Out,
     Resume,
-    Seed,
     TableFolder,
-    window_of,
 )
+from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
+from ptxbench.experiment.roofline.options import INTENSITY, RooflineOptions
 from ptxbench.storage.atomic import require_file, write_text
 
 if TYPE_CHECKING:
@@ -39,13 +38,10 @@ if TYPE_CHECKING:
     from ptxbench.model.roofline.quantity import Quantity
     from ptxbench.report.roofline_kernels import PlacedKernel
 
-# No machine and no algorithm is outside; figures of another unit mostly are, and products stay finite.
-_INTENSITY = (1e-6, 1e9)
+# No machine is outside; figures of another unit mostly are, and products stay finite.
 _SPEED = (1e-3, 1e9)
 _ENERGY_PJ = (1e-3, 1e6)
 _MACHINE = ("gflops", "gbytes", "flop_pj", "byte_pj")
-_KIND = ["f32", "f64", "f16x2", "mma-f16", "mma-bf16", "mma-tf32", "mma-f64"]
-_LEVEL = ["dram", "l2", "l1", "shared"]
 
 
 @click.group(name="roofline")
@@ -54,62 +50,44 @@ def command() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _RunOptions:
+class _RunOptions(RooflineOptions):
     """Options of `ptxbench roofline run`.
 
     Attributes:
-        kinds: Kind of flop (may be repeated; default: f32 and f64).
-        levels: Memory level (may be repeated; default: dram).
-        sms: SMs to run on (may be repeated; default: all to a sixteenth, each kernel on two by turns).
-        chase: Measure a pointer chase of each level, too (Eqs. 11 and 12).
-        intensities: Intensity in flop/byte (may be repeated; default: 1/8 to 512 in steps of sqrt 2).
         budget_minutes: Measure for so many minutes at most; --resume measures the rest.
     """
 
     spec: GpuSpec = None
     out: Out = None
     resume: Resume = False
-    kinds: Annotated[tuple[str, ...], Opt(choices=_KIND, flag="--kind")] = ()
-    levels: Annotated[tuple[str, ...], Opt(choices=_LEVEL, flag="--level")] = ()
-    operands: Operands = ()
-    sms: Annotated[tuple[int, ...], Opt(1, 10_000)] = ()
-    intensities: Annotated[tuple[float, ...], Opt(*_INTENSITY, flag="--intensity")] = ()
-    chase: bool = False
-    window_s: Annotated[float | None, window_of("as the sensor needs")] = None
-    seed: Seed = None
     budget_minutes: Annotated[float | None, Opt(0, 1e6, above=True)] = None
     as_json: Json = False
 
 
 @command_of(_RunOptions, "run", group=command, short_help="Measure kernels of many intensities and fit.")
-def run(given: _RunOptions) -> None:
+def run(options: _RunOptions) -> None:
     """Measure kernels of many intensities, and fit what a flop, a byte and a second cost.
 
     Readings are kept after every kernel; --resume continues a stopped run. No setting of the GPU is changed.
     Of the simulated GPUs, h200-memory, rtx3090-memory and rtx5090 have a memory of limited bandwidth.
     """
-    from ptxbench.experiment.roofline.measure import measure
-    from ptxbench.experiment.roofline.point import RooflineOptions
+    from ptxbench.experiment.roofline.measure import measure, wanted_kernels
     from ptxbench.experiment.roofline.result import write_result
 
-    options = RooflineOptions(
-        given.kinds or ("f32", "f64"), given.levels or ("dram",), given.operands or ("random",), given.sms,
-        given.intensities, given.window_s or 0.0, given.seed or 0, chase=given.chase,
-    )  # fmt: skip
-    options.kernels()
-    gpu = open_chosen_gpu(given.spec)
-    budget_s = 60 * given.budget_minutes if given.budget_minutes else math.inf
+    wanted_kernels(options)
+    gpu = open_chosen_gpu(options.spec)
+    budget_s = 60 * options.budget_minutes if options.budget_minutes else math.inf
     try:
         with progress_bar() as show:
-            folder = measure(gpu, options, given.out, resume=given.resume, show=show, budget_s=budget_s)
+            folder = measure(gpu, options, options.out, resume=options.resume, show=show, budget_s=budget_s)
     finally:
         gpu.close()
     click.echo(f"folder: {folder.path}", err=True)
     if not folder.finished:
         click.echo("the time given is spent: continue with --resume", err=True)
-    write_result(folder, options.patterns[0])
+    write_result(folder, options.operands[0])
     paths = (folder.path,)
-    _report(paths, _results(paths, options.patterns[0]), None, (), as_json=given.as_json)
+    _report(paths, _results(paths, options.operands[0]), None, (), as_json=options.as_json)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,10 +170,10 @@ class _TradeoffOptions:
 
     f: Annotated[float, Opt(1, 1e9)]
     m: Annotated[float, Opt(1, 1e12)]
-    intensity: Annotated[float, Opt(*_INTENSITY)]
+    intensity: Annotated[float, Opt(*INTENSITY)]
     run_path: Annotated[Path | None, Opt(flag="--run")] = None
-    kind: Annotated[str, Opt(choices=_KIND)] = "f32"
-    level: Annotated[str, Opt(choices=_LEVEL)] = "dram"
+    kind: Annotated[str, Opt(choices=tuple(KINDS))] = "f32"
+    level: Annotated[str, Opt(choices=tuple(LEVELS))] = "dram"
     operands: OneOperands = "random"
     gflops: Annotated[float | None, Opt(*_SPEED)] = None
     gbytes: Annotated[float | None, Opt(*_SPEED)] = None

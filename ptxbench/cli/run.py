@@ -45,8 +45,7 @@ class _Options:
     Attributes:
         spec: The GPU: all, or a list such as 0,1 (default: all visible); simulated[:PROFILE] with --from.
         no_kernels: Do not follow kernels: energy of the whole run only.
-        timer: What times kernels: cupti, graphs (the same with CUDA graphs as a whole), or events, which are
-            less exact (cupti where it is free).
+        timer: What times kernels: cupti, or events, which are less exact (cupti where it is free).
         max_launch_rate: Look at kernels in turns where a process launches more a second (default: 5000; with
             --trace 1e9, which is at all).
         replay: Launch each kind of kernel again when the program is over, for its energy a launch.
@@ -68,7 +67,7 @@ class _Options:
 
     spec: Annotated[str | None, Opt(metavar="GPU", flag="--gpu")] = None
     no_kernels: bool = False
-    timer: Annotated[str, Opt(choices=("cupti", "graphs", "events"))] = "cupti"
+    timer: Annotated[str, Opt(choices=("cupti", "events"))] = "cupti"
     max_launch_rate: Annotated[float | None, Opt(1, 1e9, metavar="PER_S")] = None
     replay: bool = False
     replay_after: Annotated[int | None, Opt(1, 10**15, metavar="N")] = None

@@ -193,11 +193,14 @@ def check(options: object) -> None:
         ArgumentError: A value is; it names the field.
     """
     for one in named_options(type(options)):
-        if isinstance(one.said, Opt):
-            value = getattr(options, one.name)
-            for single in value if isinstance(value, tuple) else (value,):
-                if single is not None:
-                    _check(one.name, single, one.said, one.type)
+        _check_all(one, getattr(options, one.name))
+
+
+def _check_all(one: Named, value: Any) -> None:
+    if isinstance(one.said, Opt):
+        for single in value if isinstance(value, tuple) else (value,):
+            if single is not None:
+                _check(one.name, single, one.said, one.type)
 
 
 def _check(name: str, value: Any, said: Opt, kind: Any) -> None:
@@ -243,6 +246,35 @@ def takes(options: Callable[P, Options]) -> Callable[[Callable[[Options], Result
     return decorate
 
 
+def checked(function: Callable[P, Result]) -> Callable[P, Result]:
+    """Return a function that refuses arguments out of the bounds of the `Opt` that they are annotated with.
+
+    It is for what no dataclass can take, any number of arguments by place. The options are added to the
+    docstring.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    known = {}
+    for name, parameter in signature.parameters.items():
+        hint, *others = _parts(parameter.annotation)
+        for said in others:
+            known[name] = Named(name, said.help, said, hint, *_one(hint), parameter.default)
+
+    @wraps(function)
+    def wrapped(*args: P.args, **given: P.kwargs) -> Result:
+        for name, value in signature.bind(*args, **given).arguments.items():
+            if name in known:
+                _check_all(known[name], value)
+        return function(*args, **given)
+
+    plain = [
+        one.replace(annotation=known[name].hint if name in known else one.annotation)
+        for name, one in signature.parameters.items()
+    ]
+    wrapped.__signature__ = signature.replace(parameters=plain)  # type: ignore[attr-defined]
+    wrapped.__doc__ = _with_arguments(inspect.getdoc(function) or "", list(known.values()))
+    return wrapped
+
+
 def _signature(
     options: Callable[..., Any], known: Sequence[Named], function: Callable[..., Any]
 ) -> inspect.Signature:
@@ -264,4 +296,5 @@ def _with_arguments(text: str, known: Sequence[Named]) -> str:
         lines.append(f"    {one.name}: {said}")
     place = re.search(r"^(Returns|Raises):$", text, re.MULTILINE)
     end = place.start() if place else len(text)
-    return f"{text[:end].rstrip()}\n\nArgs:\n" + "\n".join(lines) + f"\n\n{text[end:]}"
+    head = text[:end].rstrip() + ("" if "\nArgs:\n" in text else "\n\nArgs:")
+    return "\n".join([head, *lines, "", text[end:]])

@@ -58,6 +58,8 @@ SensorPath = Annotated[
 Category = Annotated[str, Opt(help="Take only the instructions of this category of the catalogue.")]
 # By these the command line knows the type.
 PATTERNS = "[random|zeros|uniform|halves|hamming:N|still[:halves|:hamming:N]]"
+# A time in seconds, which the command line takes as 10s or 2m, too.
+TIME = "TIME"
 # How a size by dimension is written.
 BY_DIMENSION = "X[,Y[,Z]]"
 OF_ARRAYS = f"[{'|'.join(ARRAY_PATTERNS)}]"

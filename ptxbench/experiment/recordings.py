@@ -52,7 +52,11 @@ def open_recordings(
     folder = (RecordingFolder.resume if resume else RecordingFolder.create)(path, manifest)
     if load is not None and not folder.finished:
         module = load.module
-        folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
+        try:
+            folder.kernels.add(module.instruction.name, module.ptx, module.listing, module.cubin)
+        except BaseException:
+            folder.close()
+            raise
     return folder
 
 

@@ -10,7 +10,6 @@ from ptxbench.catalogue.load import find_instruction
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.core.condition import DYNAMIC, Conditions, OptLevel, Pattern
 from ptxbench.core.errors import ArgumentError
-from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.criteria import criterion_for
 from ptxbench.experiment.linearity import Linearity
@@ -90,7 +89,6 @@ class RunOptions(RowOptions, Conditions):
             seed=None,
             dynamic_window_s=short_window_s(sensor),
             linearity=Linearity.SAMPLE,
-            lanes=(WARP,),
         )
         return self.over(defaults)
 

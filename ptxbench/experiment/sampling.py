@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,6 +78,7 @@ def measure_methods(
     runs: dict[float, int] | None = None,
     *,
     resume: bool = False,
+    without: Collection[str] = (),
     on_lost: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> tuple[MethodsFile, Path]:
     """Compare every method on every source, and keep the recordings.
@@ -91,6 +92,7 @@ def measure_methods(
         on_progress: Called before every recording.
         runs: Durations in s and how often each is run; None: `RUNS`.
         resume: Go on with the recordings of the folder `path`, with the sensors that it lists.
+        without: Names of runs to leave out: another board has made them. References are always made.
         on_lost: Called with the recordings whose readings are missing or damaged; they are made again.
 
     Returns:
@@ -108,7 +110,8 @@ def measure_methods(
         if folder.lost:
             on_lost(folder.lost)
         if not folder.finished:
-            _record(gpu, folder, load, runs or RUNS, on_progress)
+            jobs = _jobs(load, runs or RUNS, folder.manifest.sensors, without)
+            _record(gpu, folder, jobs, on_progress)
             folder.finish()
         document = compare(folder)
         write_document(folder.path / METHODS_FILE, document)
@@ -118,12 +121,10 @@ def measure_methods(
 def _record(
     gpu: Gpu,
     folder: RecordingFolder,
-    load: Load,
-    runs: dict[float, int],
+    jobs: Sequence[_Job],
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Make the recordings that the folder does not hold."""
-    jobs = _jobs(load, runs, folder.manifest.sensors)
     held = {recording.name for recording in folder.recordings}
     began_ns = gpu.clock.now_ns()
     for done, job in enumerate(jobs):
@@ -172,7 +173,9 @@ def phase_s(repeat: int, repeats: int) -> float:
     return repeat * step_s % _REFRESH_S
 
 
-def _jobs(load: Load, runs: dict[float, int], sensors: Sequence[SensorDescription]) -> list[_Job]:
+def _jobs(
+    load: Load, runs: dict[float, int], sensors: Sequence[SensorDescription], without: Collection[str]
+) -> list[_Job]:
     """Return every recording: long references first and last, the runs in an order drawn by chance."""
     rng = np.random.default_rng(_SEED)
     quiet_s, before_s = _quiet_s(sensors), _before_s(sensors)
@@ -187,7 +190,7 @@ def _jobs(load: Load, runs: dict[float, int], sensors: Sequence[SensorDescriptio
     long_s = quiet_s + _REFERENCE_READINGS_S
     references = [Reference(share, number) for number in range(2) for share in ALL_SHARES]
     long = [_Job(r.name, [load.launch(r.name, long_s, r.share)], [], quiet_s, quiet_s) for r in references]
-    middle = [cases[i] for i in rng.permutation(len(cases))]
+    middle = [cases[i] for i in rng.permutation(len(cases)) if cases[i].name not in without]
     return [*long[: len(ALL_SHARES)], *middle, *long[len(ALL_SHARES) :]]
 
 

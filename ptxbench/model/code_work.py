@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ptxbench.catalogue.architecture import sm_facts
+from ptxbench.catalogue.occupancy import BlockNeeds, blocks_per_sm, lines_of_a_block
 from ptxbench.catalogue.product import l2_bytes
 from ptxbench.codegen.assemble import assemble_any_version
 from ptxbench.codegen.containers import ELF, device_images, is_cubin
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.demangle import short_names
-from ptxbench.core.errors import InputError, RefusedModuleError
+from ptxbench.core.errors import ArgumentError, InputError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.target import digits
 from ptxbench.core.threads import WARP
@@ -24,10 +25,11 @@ from ptxbench.model.executed import Counts, Executed, Placed, executions
 from ptxbench.model.inputs import slack_of
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.throughput import dram_time_s, modelled_time_s, moved_time_s
-from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, Traffic, traffic_of
-from ptxbench.model.work import KernelWork, Level
+from ptxbench.model.traffic import UNKNOWN_BYTES, Caches, GivenBytes, Traffic, traffic_of
+from ptxbench.model.work import LINE_BYTES, KernelWork, Level
 from ptxbench.sass.listing import disassemble, entry_names, parse_listing, source_lines
 from ptxbench.sass.program import SassKernel
+from ptxbench.sass.resources import kernel_resources
 from ptxbench.storage.file_errors import NAME_CODE, read_bytes
 
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
@@ -130,9 +132,10 @@ def _find_kernel(
     fitting = [one for one in found if name in (None, one)]
     fitting = fitting or [one for one in found if name in short_names(one)]
     if len(fitting) != 1:
-        wanted = "several kernels" if fitting else "no kernel"
-        wanted += "" if name is None else f" {name!r}"
-        raise InputError(f"{what} has {wanted}; choose one with `entry`: {', '.join(fitting or found)}")
+        which = "" if name is None else f", of which {'several are' if fitting else 'none is'} {name!r}"
+        raise ArgumentError(
+            "entry", f"must name one of the kernels of {what}{which}: {', '.join(fitting or found)}"
+        )
     files, codes = zip(*found[fitting[0]].values(), strict=True)
     if len(codes) > 1:
         raise InputError(
@@ -244,7 +247,7 @@ def static_work(
         InputError: A trip count is not known, or the code calls or jumps to what only its run decides.
     """
     found = executions(code.kernel, trips, probabilities, code.functions, launch)
-    traffic = _traffic(found, launch, table, given)
+    traffic = _traffic(found, code, launch, table.gpu, given)
     name = code.kernel.name
     work = _launch_work(name, found.counts, found.idle, traffic, launch)
     missing = traffic.missing if work.uses_global_memory else ()
@@ -264,15 +267,23 @@ def static_work(
     return CodeWork(best, least, most, modelled, missing, notes, code, found.placed, traffic.requested)
 
 
-def _traffic(found: Executed, launch: Launch, table: Atlas, given: GivenBytes) -> Traffic:
+def _traffic(found: Executed, code: KernelCode, launch: Launch, gpu: GpuInfo, given: GivenBytes) -> Traffic:
     executions = {at: found.placed[f"{at:#x}"][1] for at in found.accesses if f"{at:#x}" in found.placed}
     copies = sum(n for op, n in found.counts if opcode_class(op) is OpcodeClass.COPY)
-    l2_size, sms = l2_bytes(table.gpu), table.gpu.sm_count
-    traffic = traffic_of(found.accesses, executions, launch, found.passes, l2_size, given, sms)
+    caches = _caches(code, launch, gpu)
+    traffic = traffic_of(found.accesses, executions, launch, found.passes, caches, given)
     if copies and not (math.isfinite(given.dram_bytes) and math.isfinite(given.l2_bytes)):
         missing = "the bytes of asynchronous copies (`l2_bytes`, `dram_bytes`)"
         return replace(traffic, missing=(*traffic.missing, missing))
     return traffic
+
+
+def _caches(code: KernelCode, launch: Launch, gpu: GpuInfo) -> Caches:
+    """Return what a GPU keeps for a launch; its dynamic shared memory is not known."""
+    taken, sm = kernel_resources(code.image)[code.kernel.name], sm_facts(gpu.target)
+    needs = BlockNeeds(launch.threads, taken.registers, taken.shared_bytes)
+    lines = lines_of_a_block(sm, needs, launch.blocks, gpu.sm_count)
+    return Caches(l2_bytes(gpu), LINE_BYTES * lines, gpu.sm_count * max(blocks_per_sm(needs, sm), 1))
 
 
 def _launch_work(name: str, counts: Counts, idle: Counts, traffic: Traffic, launch: Launch) -> KernelWork:

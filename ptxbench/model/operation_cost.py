@@ -24,9 +24,9 @@ from ptxbench.core.distributions import student_quantile
 from ptxbench.sensors.trace import Float64s
 from ptxbench.storage.operations_file import OperationRow
 
-# By how much a run on one board is beside the mean of such boards, as a relative half-width that holds 95%:
+# By how much a board is beside the mean of boards of its GPU, as a relative half-width that holds 95%:
 # fitted and judged by `runners/join_operations.py repeat` (studies/boards/operations.md).
-BOARD_HALF = 0.093
+BOARD_HALF = {"NVIDIA H100 80GB HBM3": 0.087, "NVIDIA H200": 0.036}
 _NEIGHBOURS = 12
 _LEAST_ROWS = 5
 # Distance, in powers of two, within which a neighbour counts about fully.
@@ -90,12 +90,15 @@ def operation_costs(rows: Sequence[OperationRow], operation: Operation) -> tuple
     return tuple(_cost([one for one in known if one.device == name], operation, name) for name in devices)
 
 
-def measured_costs(rows: Iterable[OperationRow], board_half: float = BOARD_HALF) -> tuple[OperationCost, ...]:
+def measured_costs(
+    rows: Iterable[OperationRow], board_half: float | None = None
+) -> tuple[OperationCost, ...]:
     """Return what each operation of a table costs on each kind of GPU, by all boards of it.
 
     Args:
         rows: The table.
-        board_half: Relative half-width of what a board differs by from others.
+        board_half: Relative half-width of what a board differs by from others; None: that of its GPU, and
+            where nobody has compared boards of it, the widest that is known.
     """
     groups: dict[tuple[str, str, str, str], list[OperationRow]] = {}
     for row in rows:
@@ -117,7 +120,7 @@ def _cost(known: Sequence[OperationCost], operation: Operation, device: str) -> 
     return _interpolated(usable, np.linalg.norm(shapes - at, axis=1), operation, device)
 
 
-def _measured(rows: Sequence[OperationRow], board_half: float) -> OperationCost:
+def _measured(rows: Sequence[OperationRow], board_half: float | None) -> OperationCost:
     """Return what the boards of a GPU tell together; without a valid row there is no number."""
     valid = [row for row in rows if row.valid and row.energy_j > 0 and row.latency_ms > 0]
     operation, device = rows[0].operation, rows[0].device
@@ -125,6 +128,8 @@ def _measured(rows: Sequence[OperationRow], board_half: float) -> OperationCost:
         return _unknown(operation, device, rows[0].reason or "its row is not valid")
     energy_j, boards = fmean(row.energy_j for row in valid), len({row.board for row in valid})
     own = math.hypot(*(row.relative_half for row in valid)) / len(valid)
+    if board_half is None:
+        board_half = BOARD_HALF.get(device, max(BOARD_HALF.values()))
     half = math.hypot(own, board_half * math.sqrt(1 + 1 / boards))
     return OperationCost(
         operation,

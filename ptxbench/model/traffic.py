@@ -14,15 +14,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from ptxbench.core.threads import SM_BLOCKS, SM_THREADS, WARP
+from ptxbench.core.threads import WARP
 from ptxbench.core.wrap import first_of
 from ptxbench.model.addresses import Launch, MemoryAccess
 from ptxbench.model.work import LINE_BYTES, Access, Level
 
 _SECTOR_BYTES = 32
 _BANKS, _BANK_BYTES = 32, 4
-# What of an SM's L1 the data of its blocks may take.
-_L1_BYTES = 192 * 1024
 _FABRIC = 0.5
 _MISSES_A_LINE = 2
 # What is not known of at most this share of the accesses is taken to be like the rest.
@@ -71,6 +69,21 @@ class GivenBytes:
 UNKNOWN_BYTES = GivenBytes()
 
 
+@dataclass(frozen=True)
+class Caches:
+    """What a GPU keeps for a launch.
+
+    Attributes:
+        l2_bytes: Bytes of L2; NaN: nothing stays there.
+        l1_block_bytes: What of an SM's L1 a block has, beside those that share it.
+        at_once: Blocks that run at once.
+    """
+
+    l2_bytes: float
+    l1_block_bytes: float
+    at_once: int
+
+
 @dataclass
 class Asked:
     """What warps ask of L1 and of L2, before any of it is found in a cache."""
@@ -88,9 +101,8 @@ def traffic_of(
     executions: Mapping[int, float],
     launch: Launch,
     passes: Mapping[int, float],
-    l2_size: float,
+    caches: Caches,
     given: GivenBytes,
-    sms: int,
 ) -> Traffic:
     """Return the bytes and accesses of a launch.
 
@@ -99,9 +111,8 @@ def traffic_of(
         executions: How often a thread executes each.
         launch: Its shape.
         passes: Passes of its loops by number.
-        l2_size: Bytes of L2; NaN: nothing stays there.
+        caches: Of the GPU.
         given: What the caller knows.
-        sms: SMs of the GPU.
     """
     raw = Asked()
     warps = math.prod(launch.grid) * launch.warps
@@ -113,14 +124,14 @@ def traffic_of(
     read_bytes = raw.read_bytes
     loads, stores = ([one for one in remote.values() if one.stores is kind] for kind in (False, True))
     if not unknown:
-        read_bytes = min(read_bytes, _read_past_l1(loads, launch, passes, read_bytes))
+        read_bytes = min(read_bytes, _read_past_l1(loads, launch, passes, read_bytes, caches.l1_block_bytes))
     whole = _Footprints(launch, passes, of_block=False)
     data_bytes = whole.of(remote.values())
     once_bytes = whole.of(loads) + whole.of(stores)
     moved_bytes = once_bytes
-    if data_bytes * min(sms * _resident(launch.threads) / launch.blocks, 1.0) > l2_size:
+    if data_bytes * min(caches.at_once / launch.blocks, 1.0) > caches.l2_bytes:
         moved_bytes = whole.of(stores) + sum(map(whole.of, _by_loops(loads)))
-    stays = data_bytes <= l2_size
+    stays = data_bytes <= caches.l2_bytes
     dram_bytes = 0.0 if stays else moved_bytes
     cold_bytes = moved_bytes if stays else 0.0
     missing = []
@@ -253,17 +264,15 @@ def _bank_passes(one: MemoryAccess) -> int:
 
 
 def _read_past_l1(
-    loads: Sequence[MemoryAccess], launch: Launch, passes: Mapping[int, float], raw_bytes: float
+    loads: Sequence[MemoryAccess],
+    launch: Launch,
+    passes: Mapping[int, float],
+    raw_bytes: float,
+    l1_block_bytes: float,
 ) -> float:
     """Return what blocks read where L1 keeps what they read before, or all where that is too much for it."""
     block_bytes = _Footprints(launch, passes, of_block=True).of(loads)
-    stays = _resident(launch.threads) * block_bytes <= _L1_BYTES
-    return launch.blocks * block_bytes if stays else raw_bytes
-
-
-def _resident(threads: int) -> int:
-    """Return how many blocks share an SM at most."""
-    return min(max(SM_THREADS // threads, 1), SM_BLOCKS)
+    return launch.blocks * block_bytes if block_bytes <= l1_block_bytes else raw_bytes
 
 
 def _by_loops(accesses: Iterable[MemoryAccess]) -> Iterable[list[MemoryAccess]]:

@@ -17,7 +17,8 @@ MANIFEST = "manifest.json"
 # A program's run has one as it begins and one when it is whole; measured kernels are in the file of theirs.
 _MANIFESTS = (MANIFEST, "run.json", "begun.json", "measured.json")
 _FILES = {"program": "run.json", "kernels": "measured.json"}
-_SHOWN = (".csv", ".json", ".md", ".txt")
+# What a person reads comes before what is read by column or by line.
+_SHOWN = ((".csv", ".json", ".md", ".txt"), (".parquet", ".jsonl"))
 _NAMED = 5
 
 
@@ -45,7 +46,7 @@ _WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.CALIBRATION: ("is a calibration", "ptxbench report {}"),
     Kind.PROGRAM: ("is a program's run", "ptxbench run --from {}"),
     Kind.TUNING: ("is a tuning", "ptxbench tune report {}"),
-    Kind.CONCURRENT: ("is a tuning of block sizes", ""),
+    Kind.CONCURRENT: ("is a tuning of concurrent kernels", ""),
     Kind.KERNELS: ("holds measured kernels", ""),
     Kind.STUDY: ("is a study by a script", ""),
 }
@@ -112,5 +113,7 @@ def _to_read(folder: Path) -> str:
 
 
 def _files(folder: Path) -> list[str]:
-    shown = (p for pattern in ("*", "*/*") for p in sorted(folder.glob(pattern)) if p.suffix in _SHOWN)
-    return [str(p.relative_to(folder)) for p in shown if p.name != MANIFEST]
+    """Return the files that can be read, of the first endings that any has."""
+    paths = [p for pattern in ("*", "*/*") for p in sorted(folder.glob(pattern)) if p.name != MANIFEST]
+    shown = ([str(p.relative_to(folder)) for p in paths if p.suffix in endings] for endings in _SHOWN)
+    return next(filter(None, shown), [])

@@ -61,6 +61,8 @@ class CalledFunction:
         self.variants = tuple(map(Configuration.of, texts))
         self._function, self._check, self._reset = function, check, reset
         self._max_difference = max_difference
+        # What came of those that were called before there was a GPU to tune on.
+        self._before: dict[str, tuple[Correct, str] | LaunchError] = {}
         name = getattr(function, "__name__", type(function).__name__)
         digest = hashlib.sha256("\n".join([name, *self._values]).encode()).hexdigest()[:16]
         self.problem = KernelProblem(name, axes, digest)
@@ -81,19 +83,40 @@ class CalledFunction:
         """Return nothing: the code is not known."""
         return Prediction(None)
 
+    def call_until_one_works(self) -> list[str]:
+        """Call configurations until one of them does not fail, which makes its GPU known.
+
+        Returns:
+            Why each failed, if all did; else nothing.
+        """
+        for variant in self.variants:
+            try:
+                self._before[variant.name] = self._compared(self.build(variant, "").call)
+            except LaunchError as error:
+                self._before[variant.name] = error
+            else:
+                return []
+        return [str(self._before[one.name]) for one in self.variants]
+
     def check(self, gpu: Any, kernel: Any) -> tuple[Correct, str]:  # noqa: ARG002
         """Call a configuration for the first time, and compare its results.
 
         Raises:
             LaunchError: The call failed.
         """
+        found = self._before.pop(kernel.variant.name, None)
+        if isinstance(found, LaunchError):
+            raise found
+        return found or self._compared(kernel.call)
+
+    def _compared(self, call: Call) -> tuple[Correct, str]:
         if self._reset is not None:
             self._reset()
         try:
             if self._check is None:
-                kernel.call()
+                call()
                 return Correct.UNCHECKED, ""
-            said = first_difference(self._check, kernel.call, None, self._max_difference)
+            said = first_difference(self._check, call, None, self._max_difference)
         except PtxbenchError:
             raise
         except Exception as error:

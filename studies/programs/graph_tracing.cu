@@ -3,8 +3,10 @@
  *   nvcc -O2 -arch=native -o graph_tracing graph_tracing.cu && ./graph_tracing kirrKrrkrr girr ...
  *
  * Each word is a process of its own, a letter a step: k and K switch records of kernels on and off, g and G
- * those of whole graphs, e and E events around each graph; i makes a graph of 900 kernels; r launches it 200
- * times, waits for each, launches one kernel behind it, and prints what that took and what CUPTI said of it.
+ * those of whole graphs, e and E events around each graph; i makes a graph of 900 kernels, and I does with records
+ * of kernels off while it is instantiated, as `ptxbench run` does; r launches it 200 times, waits for each,
+ * launches one kernel behind it, and prints what that took (median and most) and what CUPTI said of it; x does
+ * without waiting, and switches records of kernels each 20 launches, amid those that run.
  */
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -24,7 +26,7 @@ struct Kernel { /* the common beginning of CUpti_ActivityKernel6 and later */
   uint32_t kind; uint8_t a[12]; uint64_t start, end; uint8_t b[112]; uint64_t node; uint32_t c, graph;
 };
 struct Graph { uint32_t kind, correlation; uint64_t start, end; uint32_t device, graph; };
-struct Seen { uint64_t start, end; bool in_graph; uint32_t graph; };
+struct Seen { uint64_t start, end; bool in_graph; };
 static std::vector<Seen> kernels, graphs;
 static std::mutex lock;
 static int (*next_record)(uint8_t *, size_t, void **);
@@ -38,10 +40,10 @@ static void on_complete(void *, uint32_t, uint8_t *from, size_t, size_t valid) {
   while (valid && !next_record(from, valid, &at)) {
     if (*(uint32_t *)at == KERNEL) {
       Kernel one; memcpy(&one, at, sizeof one);
-      kernels.push_back({one.start, one.end, one.node != 0, one.graph});
+      kernels.push_back({one.start, one.end, one.node != 0});
     } else if (*(uint32_t *)at == GRAPH) {
       Graph one; memcpy(&one, at, sizeof one);
-      graphs.push_back({one.start, one.end, true, one.graph});
+      graphs.push_back({one.start, one.end, true});
     }
   }
   free(from);
@@ -68,12 +70,8 @@ static void say() {
   size_t apart = std::unique(starts.begin(), starts.end()) - starts.begin();
   printf(" in graphs %7zu, %7zu begins, %8.2f us; alone %4zu, %6.2f us; graphs %4zu, %8.2f us\n", in.size(), apart,
          median(in), alone.size(), median(alone), graphs.size(), median(whole));
-  for (auto *all : {&kernels, &graphs}) {
-    uint32_t last = 0;
-    for (auto &one : *all)
-      if (one.graph != last) printf("   %s have graph %u\n", all == &kernels ? "kernels" : "graphs", last = one.graph);
-    all->clear();
-  }
+  kernels.clear();
+  graphs.clear();
 }
 static int run(const char *steps) {
   void *cupti = nullptr;
@@ -103,12 +101,26 @@ static int run(const char *steps) {
       case 'g': code = enable(GRAPH); break;
       case 'G': code = disable(GRAPH); break;
       case 'e': case 'E': has_events = *at == 'e'; break;
-      case 'i': {
+      case 'i': case 'I': {
         cudaGraph_t graph;
         cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
         for (int i = 0; i < NODES; i++) inside<<<132, 256, 0, stream>>>(x);
         cudaStreamEndCapture(stream, &graph);
+        if (*at == 'I') disable(KERNEL);
         code = cudaGraphInstantiate(&exec, graph, 0);
+        if (*at == 'I') enable(KERNEL);
+        break;
+      }
+      case 'x': {
+        double from = now_us();
+        for (int i = 0; i < LAUNCHES; i++) {
+          if (i % 20 == 0) i % 40 ? enable(KERNEL) : disable(KERNEL);
+          cudaGraphLaunch(exec, stream);
+        }
+        cudaStreamSynchronize(stream);
+        printf("%.*s: %8.2f us", int(at - steps + 1), steps, (now_us() - from) / LAUNCHES);
+        flush(1);
+        say();
         break;
       }
       case 'r': {
@@ -123,7 +135,8 @@ static int run(const char *steps) {
           each.push_back(now_us() - from);
         }
         flush(1);
-        printf("%.*s: %8.2f us", int(at - steps + 1), steps, median(each));
+        double most = *std::max_element(each.begin(), each.end());
+        printf("%.*s: %8.2f us, at most %8.2f", int(at - steps + 1), steps, median(each), most);
         say();
       }
     }

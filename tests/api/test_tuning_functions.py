@@ -13,6 +13,7 @@ from fakes.simulated_step import ReplayingGpu
 
 import ptxbench
 import ptxbench.triton
+from ptxbench.api import tuning_functions
 from ptxbench.core import toolchain
 from ptxbench.core.errors import ArgumentError, InputError, ToolError
 
@@ -60,9 +61,26 @@ def test_what_there_is_nothing_to_try_of_is_said():
         ptxbench.tune_function(print, {"a": range(101), "b": range(101)}, gpu=ReplayingGpu())
     with pytest.raises(ArgumentError, match="minimize must be one of"):
         ptxbench.tune_function(print, {"a": [1]}, minimize="joules", gpu=ReplayingGpu())
-    found = ptxbench.tune_function(lambda a: 1 / 0, {"a": [1]}, gpu=ReplayingGpu())
-    with pytest.raises(InputError, match="no configuration counts: failed: ZeroDivisionError"):
-        _ = found.best
+    for gpu in (ReplayingGpu(), None):
+        found = ptxbench.tune_function(lambda a: a / 0, {"a": [1, 2]}, gpu=gpu)
+        assert len(found) == 2
+        with pytest.raises(InputError, match="no configuration counts: failed: ZeroDivisionError"):
+            _ = found.best
+
+
+def test_without_a_gpu_each_configuration_is_compared_once(monkeypatch):
+    gpu, resets = ReplayingGpu(1), []
+    monkeypatch.setattr(tuning_functions, "opened_gpu", lambda given, stack: given or gpu)
+
+    def run(block):
+        if block == 512:
+            raise RuntimeError("out of resources")
+        drawing(gpu, 300.0)()
+
+    axes = {"block": [512, 64, 128]}
+    found = ptxbench.tune_function(run, axes, reset=lambda: resets.append(1), budget=1, minimize="time")
+    assert len(resets) == 3
+    assert [one.values["block"] for one in found if one.reason] == [512]
 
 
 class Called:

@@ -68,29 +68,6 @@ def play(built, folder, *words, code=CODE, after=0, **more):
     return read_launches(folder)
 
 
-def test_graphs_that_are_seen_as_a_whole_share_their_time_among_their_kernels(plain, tmp_path):
-    fake, program, library = plain
-    environment = injected({"PATH": os.environ["PATH"], "FAKE_CLOCK": "1"}, library, [fake], tmp_path)
-    environment["PTXBENCH_WHOLE_GRAPHS"] = "1"
-    subprocess.run((program, "whole"), env=environment, capture_output=True, check=False)
-    log = read_launches(tmp_path)
-    (seen,) = log.by_gpu.values()
-    calls = dict(zip(seen.names, np.bincount(seen.name).tolist(), strict=True))
-    name = "(CUDA graph 1, 4 kernels)"
-    assert calls == {"grow": 20, name: 10}
-    # The first has run 20 times outside of the graph, and the other takes as long as all that have.
-    assert [(one.name, one.calls, one.share) for one in log.graphs[name]] == [
-        ("grow", 3, 0.75),
-        ("copy", 1, 0.25),
-    ]
-    assert "seen as a whole" in " ".join(log.remarks)
-    # A graph that was made again is the same one, and damage is passed over.
-    (text,) = tmp_path.glob("*.txt")
-    lines = text.read_text()
-    text.write_text(f"{lines}in 7 0 3\nin 7 1 1\nin 7 x 5\nin 8 0 0\nin 9\nin {10**30} 1 1\n")
-    assert list(read_launches(tmp_path).graphs) == [name]
-
-
 def told(log):
     """Return the kinds of the only process by name and first dimension, and its windows by kind."""
     (replay,) = log.replays
@@ -204,7 +181,7 @@ def test_what_is_gone_at_the_end_is_not_launched_again(plain, tmp_path, what, wh
     [
         ("hang", "wait_for", "does not end"),
         ("crash", "follow", "crashes"),
-        ("fail", "fail", "CUDA error 700"),
+        ("fail", "fail", "CUDA error 700 when they are made again: a kernel uses memory that is not there"),
     ],
 )
 def test_a_replay_that_goes_wrong_ends_and_the_program_with_its_own_code(plain, tmp_path, what, name, why):

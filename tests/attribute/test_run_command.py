@@ -208,7 +208,7 @@ def test_bad_usage_is_one_line_before_anything_runs(capfd, tmp_path, words):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("words", [["--no-kernels"], ["--timer", "events"], ["--timer", "graphs"]])
+@pytest.mark.parametrize("words", [["--no-kernels"], ["--timer", "events"]])
 def test_a_replay_without_kernels_by_cupti_is_refused_before_anything_runs(capfd, tmp_path, words):
     assert run(["run", "--replay", *words, "--", "touch", str(tmp_path / "ran")]) == 2
     said = capfd.readouterr().err
@@ -238,7 +238,7 @@ def test_what_is_set_for_another_ptxbench_is_not_passed_on(boards, capfd, monkey
     ours = str(tmp_path / "ptxbench" / "injector-0123456789abcdef.so")
     for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "LD_PRELOAD"):
         monkeypatch.setenv(name, ours)
-    for name in ("MAX_LAUNCH_RATE", "WHOLE_GRAPHS", "TIMER_EVENTS", "CUPTI", "LAUNCHES"):
+    for name in ("MAX_LAUNCH_RATE", "TIMER_EVENTS", "CUPTI", "LAUNCHES"):
         monkeypatch.setenv(f"PTXBENCH_{name}", "5")
     assert run(["run", "--no-kernels", "--", "env"]) == 0
     out = capfd.readouterr().out
@@ -247,15 +247,15 @@ def test_what_is_set_for_another_ptxbench_is_not_passed_on(boards, capfd, monkey
 
 
 @pytest.mark.parametrize(
-    ("words", "most", "whole"),
+    ("words", "most"),
     [
-        ([], "5000.0", ""),
-        (["--trace", "trace.json"], "1000000000.0", ""),
-        (["--max-launch-rate", "70", "--timer", "graphs"], "70.0", "1"),
+        ([], "5000.0"),
+        (["--trace", "trace.json"], "1000000000.0"),
+        (["--max-launch-rate", "70"], "70.0"),
     ],
 )
-def test_kernels_are_looked_at_in_turns_unless_a_trace_wants_all_and_graphs_as_a_whole_on_request(
-    boards, capfd, monkeypatch, tmp_path, words, most, whole
+def test_kernels_are_looked_at_in_turns_unless_a_trace_wants_all(
+    boards, capfd, monkeypatch, tmp_path, words, most
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(program, "find_cupti", lambda *_: (tmp_path / "libcupti.so.13",))
@@ -263,7 +263,6 @@ def test_kernels_are_looked_at_in_turns_unless_a_trace_wants_all_and_graphs_as_a
     assert run(["run", *words, "--", "env"]) == 0
     out = capfd.readouterr().out
     assert f"PTXBENCH_MAX_LAUNCH_RATE={most}\n" in out
-    assert f"PTXBENCH_WHOLE_GRAPHS={whole}\n" in out
 
 
 @INJECTS

@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 
 from ptxbench.core.errors import ArgumentError
-from ptxbench.core.option import Arg, Opt, named_options, takes
+from ptxbench.core.option import Arg, Opt, checked, named_options, takes
 
 
 @dataclass(frozen=True)
@@ -113,3 +113,28 @@ def test_a_former_name_is_taken_and_the_present_one_is_said():
         assert function(data="zeros").operands == "zeros"
     with pytest.warns(FutureWarning), pytest.raises(ArgumentError, match="give that alone"):
         function(data="zeros", operands="random")
+
+
+@checked
+def summed(
+    *values: float, share: Annotated[float, Opt(0, 1, help="Part of the sum.")] = 1.0, name: str = ""
+) -> float:
+    """Add some.
+
+    Args:
+        values: Numbers.
+
+    Returns:
+        A part of their sum.
+    """
+    return share * sum(values)
+
+
+def test_a_function_of_any_number_of_arguments_checks_those_that_are_annotated():
+    assert summed(1, 2, share=0.5) == 1.5
+    with pytest.raises(ArgumentError, match="share must be from 0 to 1, not 2"):
+        summed(1, share=2)
+    with pytest.raises(TypeError, match="shares"):
+        summed(1, shares=2)
+    assert "values: Numbers.\n    share: Part of the sum.\n\nReturns:" in summed.__doc__
+    assert str(inspect.signature(summed)) == ("(*values: float, share: float = 1.0, name: str = '') -> float")

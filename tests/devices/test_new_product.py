@@ -2,15 +2,10 @@
 
 import filecmp
 import json
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from fakes.scratch_copy import ROOT, printed_by, scratch_copy
 
-ROOT = Path(__file__).parents[2]
 PROFILE = """
 base = "rtx5090"
 title = "{title}"
@@ -26,18 +21,7 @@ PROFILES = "ptxbench/devices/simulated/profiles"
 
 @pytest.fixture
 def copy(tmp_path):
-    for package in ("ptxbench", "ptx_templates"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
-
-
-def ptxbench(copy, *arguments):
-    # The copy comes before the installation on the path.
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": ""}
-    command = [sys.executable, "-m", "ptxbench", *arguments]
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return scratch_copy(tmp_path)
 
 
 def touched(copy):
@@ -70,15 +54,20 @@ def add_capability(copy):
 def test_a_new_product_has_a_table_and_an_occupancy(add, copy):
     name, title, target, files = add(copy)
     assert touched(copy) == files
-    few = ["--protocol", "dynamic", "--opt-level", "O3", "--max-repeats", "3", "--seed", "1"]
-    ptxbench(copy, "table", "fma.rn.f32", "--gpu", f"simulated:{name}", *few, "--out", "run")
-    report = json.loads(ptxbench(copy, "report", "run", "--format", "json"))
+    (copy / "kernel.ptx").write_text(EMPTY.format(target=target))
+    few = "--protocol dynamic --opt-level O3 --max-repeats 3 --seed 1 --out run"
+    said = printed_by(
+        copy,
+        f"table fma.rn.f32 --gpu simulated:{name} {few}",
+        "report run --format json",
+        f"occupancy kernel.ptx --target {target} --block 1024 --json",
+    )
+    read = json.JSONDecoder().raw_decode
+    report, end = read(said, said.index("{"))
     assert title in report["gpu"]
     (row,) = report["rows"]
     # FFMA of its base, at its scale.
     assert row["dynamic_pj"] == pytest.approx(12.4 * 0.55, rel=0.02)
     assert row["status"] == "ok"
-    (copy / "kernel.ptx").write_text(EMPTY.format(target=target))
-    asked = ["kernel.ptx", "--target", target, "--block", "1024", "--json"]
-    (found,) = json.loads(ptxbench(copy, "occupancy", *asked))["sizes"]
+    (found,) = read(said, said.index("{", end))[0]["sizes"]
     assert found["limited_by"] == ["warps"]

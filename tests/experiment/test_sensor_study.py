@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from click.testing import CliRunner
@@ -15,11 +15,13 @@ from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200, find_profile, profile_names
 from ptxbench.devices.simulated.profile import SensorSpec
 from ptxbench.experiment.load import prepare_load
+from ptxbench.experiment.recordings import open_recordings
 from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import sensors_for
 from ptxbench.experiment.sensor_study import PURPOSE, describe, sense, square_wave
 from ptxbench.experiment.session import resume_run, start_run
 from ptxbench.sensors.base import SourceName
+from ptxbench.storage.kernels import KernelStore
 from ptxbench.storage.recording import RecordingFolder
 from ptxbench.storage.sensor_file import read_sensor_file
 
@@ -212,6 +214,19 @@ def test_folder_in_use_and_missing_folder_are_refused(tmp_path):
         sense(SimulatedGpu(QUICK), tmp_path)
     with pytest.raises(InputError, match="cannot read"):
         read_sensor_file(tmp_path / "nothing")
+
+
+def test_a_folder_whose_kernel_cannot_be_kept_is_released(tmp_path, monkeypatch):
+    def full(*_):
+        raise InputError("the disk is full")
+
+    path, begin = tmp_path / "sensor", partial(open_recordings, SimulatedGpu(H200), PURPOSE, load=load())
+    with monkeypatch.context() as patch:
+        patch.setattr(KernelStore, "add", full)
+        with pytest.raises(InputError, match="disk is full"):
+            begin(path)
+    with begin(path, resume=True) as folder:
+        assert folder.kernels.entries
 
 
 def test_simulated_description_stays_out_of_results(tmp_path):

@@ -21,7 +21,7 @@ from ptxbench.core.status import Status
 from ptxbench.devices.simulated.load import H200, find_profile
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.experiment.roofline.measure import measure
-from ptxbench.experiment.roofline.point import RooflineOptions
+from ptxbench.experiment.roofline.options import RooflineOptions
 from ptxbench.experiment.roofline.result import work_out
 from ptxbench.sensors.base import SourceName
 from ptxbench.storage.manifest import read_run_manifest
@@ -39,7 +39,7 @@ Sources = tuple[SourceName, ...]
 _USAGE = next(one for one in RTX2080TI.sensors if one.source is SourceName.USAGE)
 _SENSORS = {one.source: one for one in H200.sensors} | {SourceName.USAGE: replace(_USAGE, gain=1.0)}
 _ROWS = asked("fma.rn.f32", "fma.rn.f64", min_repeats=3, max_repeats=3, window_s=0.6)
-_ROOFLINE = RooflineOptions(("f32",), intensities=(0.25, 1, 4, 64, 256), peaks=False)
+_ROOFLINE = RooflineOptions(("f32",), intensities=(0.25, 1, 4, 64, 256))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ def _tune(sources: Sources, trouble: Trouble) -> Given:
 def _roofline(sources: Sources, trouble: Trouble) -> Given:
     with tempfile.TemporaryDirectory() as place:
         try:
-            found = work_out(measure(_gpu(H200_MEMORY, sources, trouble), _ROOFLINE, Path(place, "r")))
+            gpu = _gpu(H200_MEMORY, sources, trouble)
+            found = work_out(measure(gpu, _ROOFLINE, Path(place, "r"), peaks=False))
         except InputError as error:
             return Given({}, {"": (str(error),)})
     notes = [point.note for point in found.points if point.note and not point.slowed]

@@ -27,14 +27,19 @@ int cuptiGetVersion(uint32_t *version) {
 int cuptiActivityRegisterTimestampCallback(uint64_t (*from)(void)) { stamp = from; return 0; }
 int cuptiActivityRegisterCallbacks(request_fn a, complete_fn b) { request = a; complete = b; return 0; }
 static int enabled;
+/* Of graphs: until when they run, whether one that was made while kernels were looked at is traced on, and
+ * whether kernels were switched on or off amid one. */
+static uint64_t busy_until;
+static int is_sticky, is_wrong;
+static int change(int to) {
+    is_wrong |= stamp && enabled != to && stamp() < busy_until;
+    return enabled = to, 0;
+}
 int cuptiActivityEnable(uint32_t kind) {
-    enabled |= kind == 10;
-    return getenv("FAKE_BUSY") ? 39 : kind != 10 && kind != 3;
+    if (getenv("FAKE_BUSY")) return 39;
+    return kind == 10 ? change(1) : kind != 3;
 }
-int cuptiActivityDisable(uint32_t kind) {
-    enabled &= kind != 10;
-    return 0;
-}
+int cuptiActivityDisable(uint32_t kind) { return kind == 10 ? change(0) : 0; }
 int cuptiFinalize(void) { return enabled = 0; }
 int cuptiActivityFlushPeriod(uint32_t ms) { return (void)ms, 0; }
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -99,19 +104,36 @@ int cuLaunchKernel(void *name, unsigned gx, unsigned gy, unsigned gz, unsigned b
     fake_kernel(name, start, start + 1500, 0);
     return 0;
 }
-/* A graph of so many kernels as its handle says, 1 us each. */
-int cuGraphLaunch(void *graph, void *stream) {
-    uint32_t id = (uint32_t)(uintptr_t)graph;
-    uint64_t start = stamp();
-    (void)stream;
-    usleep(id ? 1000 : 0);
+/* A graph of so many kernels as its handle says, 10 us each; the host runs 5 ms ahead. */
+int cuGraphGetNodes(void *graph, void **nodes, size_t *count) {
+    *count = (uintptr_t)graph;
+    for (size_t i = 0; nodes && i < *count; i++) nodes[i] = (void *)(i + 1);
+    return 0;
+}
+int cuGraphNodeGetType(void *node, int *type) { return *type = node == NULL, 0; }
+int cuGraphChildGraphNodeGetGraph(void *node, void **graph) { return *graph = node, 1; }
+int cuGraphInstantiateWithFlags(void **exec, void *graph, uint64_t flags) {
+    is_sticky |= enabled;
+    *exec = malloc(sizeof graph);
+    memcpy(*exec, &graph, sizeof graph);
+    return (int)flags;
+}
+int cuStreamIsCapturing(void *stream, int *is) { return *is = stream == (void *)3, 0; }
+int cuThreadExchangeStreamCaptureMode(int *mode) { return *mode = 0; }
+int cuStreamQuery(void *stream) { return stream || stamp() < busy_until ? 600 : 0; }
+int cuGraphLaunch(void **exec, void *stream) {
+    uint64_t count = (uintptr_t)*exec, now = stamp(), start = now < busy_until ? busy_until : now;
+    busy_until = start + count * 10000;
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; enabled && i < id; i++) {
-        uint8_t *record = add_kernel(i ? "small" : "large", start + 1000 * i, start + 1000 * i + (i ? 400 : 800), 0);
+    for (uint64_t i = 0; (enabled || is_sticky) && !stream && i < count; i++) {
+        uint64_t begin = start + 10000 * i, end = begin + (i ? 4000 : 8000);
+        uint8_t *record = add_kernel(i ? "small" : "large", is_wrong ? start : begin, is_wrong ? busy_until : end, 0);
         memcpy(record + 144, &(uint64_t){i + 1}, 8);
-        memcpy(record + 156, &id, 4);
+        memcpy(record + 156, &(uint32_t){5}, 4);
     }
-    return pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&lock);
+    while (busy_until > stamp() + 5000000) usleep(1000);
+    return 0;
 }
 void fake_loss(size_t count) { lost += count; }
 uint64_t fake_now(void) { return stamp(); }
@@ -172,7 +194,7 @@ int main(int count, char **words) {
     *(void **)&play = dlsym(cupti, "fake_kernel");
     *(void **)&fake_now = dlsym(cupti, "fake_now");
     base = fake_now ? fake_now() : 0;
-    if (strcmp(what, "many") && strncmp(what, "graph", 5)) kernels(count > 2 ? atol(words[2]) : 10);
+    if (strcmp(what, "many") && strcmp(what, "graphs")) kernels(count > 2 ? atol(words[2]) : 10);
     if (!strcmp(what, "names")) {
         /* Each name of the file ends with a NUL. */
         static char all[1 << 20];
@@ -197,21 +219,22 @@ int main(int count, char **words) {
             kernels(100);
             usleep(20000);
         }
-    if (!strcmp(what, "many") || !strcmp(what, "graph")) {
+    if (!strcmp(what, "many")) {
         typedef int (*launch_fn)(const void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                                  unsigned, void *, void **, void **);
         launch_fn launch = (launch_fn)dlsym(cupti, "cuLaunchKernel");
         /* Two of three are "often". */
         for (long i = 0; i < atol(words[2]); i++)
             launch(i % 3 ? "often" : "seldom", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
-        /* From the first graph on all kernels are seen. */
-        if (!strcmp(what, "graph")) ((int (*)(void *, void *))dlsym(cupti, "cuGraphLaunch"))(NULL, NULL);
-        for (long i = 0; i < 30000 && !strcmp(what, "graph"); i++)
-            launch("behind", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     }
     if (!strcmp(what, "graphs")) {
+        /* Of three launches two are of a graph of 100 kernels and one is of a graph of 40. */
         int (*launch)(void *, void *) = (int (*)(void *, void *))dlsym(cupti, "cuGraphLaunch");
-        while (fake_now() - base < 500000000) launch((void *)5, NULL);
+        int (*make)(void **, void *, uint64_t);
+        *(void **)&make = dlsym(cupti, "cuGraphInstantiateWithFlags");
+        void *large, *small;
+        if (make(&large, (void *)100, 0) || make(&small, (void *)40, 0)) return 98;
+        for (long i = 0; i < atol(words[2]); i++) launch(i % 3 ? large : small, NULL);
     }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);
     while (wait(NULL) > 0) {}

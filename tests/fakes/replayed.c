@@ -44,13 +44,12 @@ static call_fn subscriber;
 static uint8_t is_watched[1024];
 static void (*request)(uint8_t **, size_t *, size_t *);
 static void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t);
-static int is_traced, is_whole, broken;
+static int is_traced, broken;
 enum { BYTES = 208 };
 int cuptiGetVersion(uint32_t *version) { return *version = 28, 0; }
 int cuptiActivityRegisterTimestampCallback(void *from) { return from == NULL; }
 int cuptiActivityRegisterCallbacks(void *a, void *b) { return *(void **)&request = a, *(void **)&complete = b, 0; }
-int cuptiActivityEnable(uint32_t kind) { return is_traced |= kind == 10, is_whole |= kind == 51, 0; }
-int cuptiGetGraphExecId(void *exec, uint32_t *to) { return *to = (uint32_t)((uintptr_t)exec >> 4), 0; }
+int cuptiActivityEnable(uint32_t kind) { return is_traced |= kind == 10, 0; }
 int cuptiActivityDisable(uint32_t kind) { return is_traced = 0, kind != 10; }
 int cuptiActivityFlushPeriod(uint32_t ms) { return (void)ms, 0; }
 int cuptiActivityGetNumDroppedRecords(void *c, uint32_t s, size_t *n) { return (void)c, (void)s, *n = 0, 0; }
@@ -85,19 +84,13 @@ static void told(uint32_t id, int site, const void *parameters, int *result, con
     result = (work);                                \
     told(id, 1, parameters, &result, symbol);       \
     return result
-static void *whole; /* the graph that runs, where it is seen as a whole */
 static void seen(const char *name, const unsigned *shape, uint64_t start, uint64_t end) {
-    if (!is_traced || (whole && shape)) return;
+    if (!is_traced) return;
     if (buffer && used + BYTES > size) cuptiActivityFlushAll(0);
     if (!buffer) request(&buffer, &size, &most), used = 0;
     uint8_t *record = buffer + used;
     used += BYTES;
     memset(record, 0, BYTES);
-    if (!shape) {
-        memcpy(record, (uint32_t[]){51, 1}, 8), memcpy(record + 8, (uint64_t[]){start, end}, 16);
-        cuptiGetGraphExecId(whole, (uint32_t *)(record + 28));
-        return;
-    }
     memcpy(record, &(uint32_t){10}, 4);
     memcpy(record + 16, &start, 8), memcpy(record + 24, &end, 8);
     memcpy(record + 52, shape, 24), memcpy(record + 80, shape + 6, 4);
@@ -240,12 +233,8 @@ int cuGraphInstantiateWithFlags(struct graph **to, struct graph *graph, uint64_t
     TOLD(643, &of, NULL, (*to = memcpy(malloc(sizeof *graph), graph, sizeof *graph), 0));
 }
 static int ran(struct graph *exec) {
-    uint64_t start = now();
-    whole = is_whole ? exec : NULL;
     for (size_t i = 0; i < exec->count; i++)
         if (!exec->nodes[i].type && execute(exec->nodes[i].of, exec->nodes[i].shape, exec->nodes[i].parameters)) break;
-    if (whole) seen(NULL, NULL, start, now());
-    whole = NULL;
     return broken;
 }
 int cuGraphLaunch(struct graph *exec, void *stream) {
@@ -350,8 +339,7 @@ int main(int count, char **words) {
     if (!strcmp(what, "peer")) fake_memory(&other, bytes, 4);
     if (!strcmp(what, "ipc")) cuIpcOpenMemHandle_v2(&other, 5), bytes = 4096;
     if (!strcmp(what, "freed") || !strcmp(what, "reused")) cuMemAlloc_v2(&other, bytes);
-    for (int i = 0; i < 20 && !strcmp(what, "whole"); i++) launch(0, 1, x, 5);
-    if (!strcmp(what, "graph") || !strcmp(what, "whole")) {
+    if (!strcmp(what, "graph")) {
         void *stream, *graph, *exec;
         struct config config = {{2, 1, 1, 64, 1, 1, 0}, NULL, NULL, 0};
         uint32_t step = 5;

@@ -131,9 +131,14 @@ def test_a_measured_row_is_itself(rows):
     assert found.how == "measured"
     assert found.energy_j == rows[7].energy_j
     # Its own interval of 1%, its board and a further one.
-    half = math.hypot(0.01, math.sqrt(2) * BOARD_HALF)
+    half = math.hypot(0.01, math.sqrt(2) * max(BOARD_HALF.values()))
     assert (found.low_j, found.high_j) == pytest.approx(
         (found.energy_j * (1 - half), found.energy_j * (1 + half))
+    )
+    # Where boards of the GPU were compared, theirs.
+    (found,) = operation_costs([replace(rows[7], device="NVIDIA H200")], operation)
+    assert found.high_j == pytest.approx(
+        found.energy_j * (1 + math.hypot(0.01, math.sqrt(2) * BOARD_HALF["NVIDIA H200"]))
     )
 
 

@@ -1,21 +1,26 @@
 """Bytes by memory level from a kernel's code: addresses by a sample, lines, sectors, bank conflicts."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from fakes.run import GPU
 
 import ptxbench
 from ptxbench.codegen.assemble import assemble_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.model.addresses import Launch
+from ptxbench.model.code_work import _caches, kernel_in
 from ptxbench.model.executed import executions
-from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes, _of_array, _union, traffic_of
+from ptxbench.model.traffic import UNKNOWN_BYTES, Caches, GivenBytes, _of_array, _union, traffic_of
 from ptxbench.model.work import Access, Level
 from ptxbench.sass.listing import disassemble, parse_listing
 
 KERNELS = Path(__file__).parent / "kernels"
 L2_BYTES = 50 * 2**20
+L1_BYTES = 256 * 1024
 SMS = 132
 
 BODY = """
@@ -47,7 +52,8 @@ def traffic(code, *, grid=4096, block=256, trips=None, given=UNKNOWN_BYTES, l2_s
     launch = Launch.of(grid, block, "sm_90a")
     found = executions(kernel, trips or {}, launch=launch)
     times = {at: found.placed[f"{at:#x}"][1] for at in found.accesses}
-    result = traffic_of(found.accesses, times, launch, found.passes, l2_size, given, SMS)
+    caches = Caches(l2_size, L1_BYTES / 8, 8 * SMS)
+    result = traffic_of(found.accesses, times, launch, found.passes, caches, given)
     return result, dict(result.bytes_moved), dict(result.accesses)
 
 
@@ -242,3 +248,17 @@ def test_without_bytes_that_matter_there_is_no_best_value():
     given = ptxbench.estimate_kernel(KERNELS / "gather.ptx", dram_bytes=4e9, l2_bytes=5e9, **words)
     assert not given.missing
     assert found.low_j < given.low_j < given.energy_j < given.high_j
+
+
+@pytest.mark.parametrize(
+    ("target", "threads", "at_once", "l1_kib"),
+    [("sm_86", 256, 6, 128), ("sm_86", 32, 16, 128), ("sm_89", 32, 24, 128)],
+)
+def test_blocks_at_once_and_l1_are_those_of_the_target(target, threads, at_once, l1_kib):
+    text = (
+        BODY.replace("CODE", "").replace("sm_90a", target).replace(".shared .align 16 .b8 tile[32768];", "")
+    )
+    gpu = replace(GPU, target=target, l2_bytes=6e6, sm_count=100)
+    code = kernel_in(assemble_ptx(text, target, OptLevel.O3).image, "k", None, SimpleNamespace(gpu=gpu))
+    found = _caches(code, Launch.of(10**4, threads, target), gpu)
+    assert found == Caches(6e6, l1_kib * 1024 // 128 // at_once * 128, 100 * at_once)

@@ -61,7 +61,7 @@ def test_in_a_browser_it_searches_filters_sorts_and_exports(tmp_path, rows):
     file = tmp_path / "operations.html"
     file.write_text(render_operations(rows))
     with Page(tmp_path / "browser") as tab:
-        tab.open(file.as_uri() + "#q=gemm+4096x4096&sort=mJ+H100&down=1")
+        tab.open(file.as_uri() + "#q=gemm+4096x4096&sort=-mJ+H100")
         tab.settle()
         shown = "[...document.querySelectorAll('#body tr')].map(tr => tr.textContent).join('\\n')"
         names = tab.run(shown).splitlines()

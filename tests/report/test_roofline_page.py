@@ -14,7 +14,7 @@ from fakes.browser import CHROMIUM, Page
 from ptxbench.cli.main import run
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
 from ptxbench.experiment.roofline.measure import measure
-from ptxbench.experiment.roofline.point import RooflineOptions
+from ptxbench.experiment.roofline.options import RooflineOptions
 from ptxbench.experiment.roofline.result import fitted_machine
 from ptxbench.model.roofline.tradeoff import TradeOff
 from ptxbench.report.roofline_kernels import PlacedKernel
@@ -98,8 +98,8 @@ def test_a_board_without_a_limit_has_no_line_of_it(reports):
 
 
 def test_a_run_with_too_few_kernels_has_its_points_and_the_reason(tmp_path, capsys):
-    few = RooflineOptions(kinds=("f32",), intensities=(1, 64), sms=(16,), peaks=False)
-    measure(SimulatedGpu(find_profile("h200-memory")), few, tmp_path / "few")
+    few = RooflineOptions(kinds=("f32",), intensities=(1, 64), sms=(16,))
+    measure(SimulatedGpu(find_profile("h200-memory")), few, tmp_path / "few", peaks=False)
     out = tmp_path / "page.html"
     assert run(["report", str(tmp_path / "few"), "--format", "html", "--out", str(out)]) == 1
     assert "no line: 2 points are too few for 3 energies" in capsys.readouterr().err

@@ -7,6 +7,8 @@ import pytest
 
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import find_profile
+from ptxbench.storage import codec
+from ptxbench.storage.recording import Recording
 
 RTX2080TI = find_profile("rtx2080ti")
 
@@ -43,19 +45,30 @@ def test_keeps_the_comparison_and_its_picture(quick, tmp_path, monkeypatch, caps
     assert printed.err.splitlines()[-1].startswith("14/14")
 
 
+def stop(*_):
+    raise KeyboardInterrupt
+
+
 def test_measures_the_sensor_where_none_is_given(quick, tmp_path, monkeypatch):
     called = []
     monkeypatch.setattr(
         "ptxbench.experiment.sensor_study.sense", lambda _, path: (None, called.append(path) or path)
     )
-    assert run(monkeypatch, "--out", tmp_path / "m") == 0
+    monkeypatch.setattr("ptxbench.storage.recording.RecordingFolder.add", stop)
+    assert run(monkeypatch, "--out", tmp_path / "m") == 130
     assert called == [tmp_path / "m-sensor"]
 
 
 def test_ctrl_c_ends_in_one_line(quick, tmp_path, monkeypatch, capsys):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(quick, "run_sequence", stop)
-    assert run(monkeypatch, "--sensor", tmp_path / "sensor", "--out", tmp_path / "m") == 130
-    assert "stopped" in capsys.readouterr().err
+    monkeypatch.setattr("ptxbench.storage.recording.RecordingFolder.add", stop)
+    # Two of the six runs were made on another board, and one of its references.
+    made = [
+        Recording(name, 0, 1, 50.0, 50.0, (), ())
+        for name in ("constant/0.1/0", "bursty/0.1/1", "reference/1/0")
+    ]
+    (tmp_path / "recordings.json").write_text(codec.to_text(made))
+    named = ("--sensor", tmp_path / "sensor", "--out", tmp_path / "m", "--without", tmp_path)
+    assert run(monkeypatch, *named) == 130
+    printed = capsys.readouterr().err
+    assert "0/12 reference/0.25/0" in printed
+    assert "stopped" in printed

@@ -48,4 +48,6 @@ def test_tables_have_a_row_for_what_was_measured_alone(boards):
     assert "| POPC |" in fit_law.fewer_table(boards[0])
     assert "| FFMA | random | 529 | 326 | 423 |" in fit_law.lanes_table(boards[1])
     assert fit_law.lanes_table(boards[0]) == ""
-    assert "| H200 8e53 | 780 |" in fit_law.tensor_table([(one, {}) for one in boards])
+    measured = [(one, {}) for one in boards]
+    assert "| H200 8e53 | 780 |" in fit_law.operands_table(measured, fit_law.TENSOR_ROW, ("zeros",))
+    assert "| H200 5354 | 917 |" in fit_law.operands_table(measured, "st.shared.b32", ("halves",))

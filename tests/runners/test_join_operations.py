@@ -46,15 +46,24 @@ def test_a_term_for_boards_makes_intervals_hold_a_board_that_is_left_out(runner)
         assert one.alone[0] < one.alone[1]
         assert one.mean[0] <= one.mean[1] == 1
     # Two boards are 6% apart, with own intervals of 1%; four boards tell it (t 3.2).
-    assert 0.06 < runner.board_half(found) < 0.08
-    assert "the term of all boards" in runner.repeat_tables(found)
-    with pytest.raises(InputError, match="no two boards"):
-        runner.board_half([])
+    assert 0.06 < runner.board_half("NVIDIA H100", found) < 0.08
+    assert "the term of NVIDIA H200 is 6.4%" in runner.repeat_tables(found)
+
+
+def test_few_pairs_of_boards_have_the_term_of_the_table_of_instructions(runner):
+    # Of 42 H200s whose common rows tell a factor the logarithms have a standard deviation of 3.16%, t 2.02.
+    assert runner.board_half("NVIDIA H200", ()) == pytest.approx(0.0638, abs=2e-4)
+    few = runner.agreements(of_boards({"ab": 0, "cd": 0.3}, device="NVIDIA H200"))
+    # It is wider where the boards at hand differ by more: 26%, over the root of two.
+    assert runner.board_half("NVIDIA H200", few) == pytest.approx(math.log(1.3) / math.sqrt(2), rel=0.01)
+    with pytest.raises(InputError, match="no boards of it are known"):
+        runner.board_half("NVIDIA A100", ())
 
 
 def test_the_term_of_cost_is_that_of_the_kept_boards(runner):
     rows = [row for gpu in SHIPPED.values() for row in runner.kept_rows(gpu.name)]
-    assert round(runner.board_half(runner.agreements(rows)), 3) == BOARD_HALF
+    found = runner.agreements(rows)
+    assert {name: round(runner.board_half(name, found), 3) for name in BOARD_HALF} == BOARD_HALF
 
 
 def test_calls_that_may_have_waited_are_left_out_where_a_graph_was_measured(runner):

@@ -115,6 +115,9 @@ def test_operations_are_chosen_by_kind_or_whole(runner, measured):
     # Those of which another table has a number are left out.
     left = runner.lacking(OPERATIONS, [str(measured)])
     assert left == OPERATIONS[2:]
+    # A further board tells most of those that two have.
+    assert runner.again(OPERATIONS, str(measured)) == ()
+    assert 100 < len(runner.again(used_shapes(), "h200")) < len(used_shapes())
     with pytest.raises(InputError, match="1/2"):
         runner.part_of(used_shapes(), "3/2")
 

@@ -1,6 +1,7 @@
 """A folder that is no table of instructions is named by its kind, with the command that shows it."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def test_every_folder_of_results_opens_or_is_named_with_what_shows_it(folder):
         return
     said = why.removeprefix(f"{folder} ")
     if kind_of(folder)[0] is not None:
-        assert "`ptxbench " in said or " read " in said
+        assert "`ptxbench " in said or re.search(r" read .*\.(csv|json|jsonl|parquet)\b.* in it", said)
     else:
         assert said.startswith(("holds several runs: name", "is a part of a run: name", "holds no run, but"))
 
@@ -49,6 +50,7 @@ def test_results_have_folders_of_every_kind():
         ("nvidia-h200/gemm/f32", "is a tuning"),
         ("nvidia-h200/roofline/f32", "is a roofline"),
         ("nvidia-h200/tools", "is a study by a script"),
+        ("nvidia-h200/tuner/concurrent4", "is a tuning of concurrent kernels"),
         ("nvidia-h100/blocks", "is a study by a script"),
         ("nvidia-h100/programs/mixed", "is a program's run"),
         ("nvidia-h100/profiles/mix", "is a profile of a step"),

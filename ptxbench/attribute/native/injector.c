@@ -3,13 +3,13 @@
  * The CUDA driver loads this library by CUDA_INJECTION64_PATH and calls InitializeInjection. It asks CUPTI's
  * activity API for kernel records and appends them to files in the folder PTXBENCH_LAUNCHES:
  *
- *   PID-NS.bin     `struct launch`, one a kernel or a whole graph, as they come
+ *   PID-NS.bin     `struct launch`, one a kernel, as they come
  *   PID-NS.ranges  `struct range`, one an NVTX range, when it ends
  *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME" (escaped: see say_name), "device ORDINAL UUID",
- *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED GRAPHS" and
- *                  "on NS LAUNCHED GRAPHS" (kernels are not seen between them; launches one by one and of graphs
- *                  until then by launch_timer.c, 0 without it), "in ID NAME COUNT" (so many kernels of a name are
- *                  in a graph that is seen as a whole), "refused WHY", "end NS LAUNCHED GRAPHS"
+ *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED IN_GRAPHS"
+ *                  and "on NS LAUNCHED IN_GRAPHS" (kernels are not seen between them; kernels launched one by
+ *                  one and in graphs until then by launch_timer.c, 0 without it), "refused WHY",
+ *                  "end NS LAUNCHED IN_GRAPHS"
  *
  * CUPTI serves one tool. Where this library is preloaded as well, another tool's calls come through here: this
  * library stays registered, hands the other tool buffers that it asked for, and reads the kernels in them.
@@ -60,14 +60,6 @@ _Static_assert(offsetof(struct record, name) == 104, "name");
 _Static_assert(offsetof(struct record, graph_node) == 144, "graphNodeId");
 _Static_assert(offsetof(struct record, graph) == 156, "graphId");
 
-/* CUpti_ActivityGraphTrace, of a launch of a whole graph (CUDA 11.7). */
-struct graph_record {
-    uint32_t kind, correlation;
-    uint64_t start_ns, end_ns;
-    uint32_t device, graph, context, stream;
-};
-_Static_assert(offsetof(struct graph_record, stream) == 36, "streamId");
-
 /* `graph` is its number in CUPTI, 0 of what is in none. */
 struct launch {
     uint64_t start_ns, end_ns;
@@ -98,10 +90,14 @@ typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
 typedef void (*complete_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
 typedef int (*register_fn)(request_fn, complete_fn);
 
-enum { KIND_CONCURRENT_KERNEL = 10, KIND_GRAPH = 51, ALIGN = 8, BATCH = 1024, FLUSH_MS = 200 };
-enum { MOST_NESTED = 256, MOST_OPEN = 1024, MOST_NAME = 4096, SLICE_MS = 100 };
+enum { KIND_CONCURRENT_KERNEL = 10, ALIGN = 8, BATCH = 1024, FLUSH_MS = 200 };
+enum { MOST_NESTED = 256, MOST_OPEN = 1024, MOST_NAME = 4096 };
 enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
-enum { MOST_OFF_S = 2 };
+/* A turn of looking lasts SLICE_MS, or until it has seen what LOOK_S allow, or FEW_GRAPHS in FEW_TICKS. A launch of
+ * a graph counts as GRAPH_COSTS kernels, and behind a turn with graphs none is looked at for GRAPHS_OFF as long:
+ * an H100's host took 1.3 to 2.5 times as long for its graphs while they were looked at. */
+enum { SLICE_MS = 100, TICK_MS = 10, LOOK_S = 2, FEW_GRAPHS = 3, FEW_TICKS = 2, GRAPH_COSTS = 100, GRAPHS_OFF = 99 };
+enum { MOST_OFF_S = 10, MOST_WAIT_S = 2 };
 #define WHOLE_GRAPH "(a CUDA graph)"
 #define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
@@ -118,17 +114,17 @@ static struct {
     int (*flush_period)(uint32_t);
     int (*timestamps)(clock_fn);
     int (*version)(uint32_t *);
-    int (*graph_number)(void *, uint32_t *); /* since CUDA 12; NULL without it */
 } cupti;
 
 static struct {
     int bin, text, ranges, is_on, is_off;
     volatile int is_replaying; /* kernels are not looked at meanwhile */
+    volatile int asks_off;     /* the turn that is wanted; `is_off` is the one that was taken */
+    int making, is_paused;     /* graphs that are being made, and whether kernels are not looked at for that */
     pid_t pid;
     pthread_mutex_t lock;
-    uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, graphs;
+    uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, in_graphs, graphs;
     size_t dropped;
-    int has_whole_graphs; /* seen as a whole */
 } state = {.bin = -1, .text = -1, .ranges = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Another tool of this process. Its kinds are a bit each; `clock` is its own, read at `clock_at` when the host's
@@ -341,18 +337,7 @@ static uint64_t host_ns(uint64_t stamp, uint64_t now, double rate) {
     return at >= (double)state.begin_ns && at <= (double)now ? (uint64_t)at : 0;
 }
 
-/* Returns a record of CUPTI as a launch of no name. */
-static struct launch launch_of(const struct record *record) {
-    if (record->kind == KIND_CONCURRENT_KERNEL) {
-        uint32_t graph = record->graph_node && !record->graph ? UINT32_MAX : record->graph;
-        return (struct launch){record->start_ns, record->end_ns, 0, record->device, record->stream,
-                               record->graph_node ? graph : 0};
-    }
-    const struct graph_record *whole = (const struct graph_record *)record;
-    return (struct launch){whole->start_ns, whole->end_ns, 0, whole->device, whole->stream, whole->graph};
-}
-
-/* Writes down the kernels and graphs of a buffer. */
+/* Writes down the kernels of a buffer. */
 static void read_buffer(uint8_t *buffer, size_t valid) {
     struct launch batch[BATCH];
     size_t filled = 0, lost = 0;
@@ -361,21 +346,20 @@ static void read_buffer(uint8_t *buffer, size_t valid) {
     uint64_t ticks = other.clock ? other.clock() - other.clock_at : 0;
     double rate = ticks ? (double)(now_ns() - other.host_at) / (double)ticks : 0;
     while (valid && buffer && cupti.next_record(buffer, valid, &record) == 0) {
-        int is_kernel = record->kind == KIND_CONCURRENT_KERNEL;
-        if (!is_kernel && record->kind != KIND_GRAPH) continue;
-        struct launch one = launch_of(record);
-        one.name = number_of(is_kernel ? record->name : WHOLE_GRAPH);
-        one.start_ns = host_ns(one.start_ns, now, rate);
-        one.end_ns = host_ns(one.end_ns, now, rate);
-        state.seen += is_kernel;
-        state.seen_in_graphs += is_kernel && one.graph;
+        if (record->kind != KIND_CONCURRENT_KERNEL) continue;
+        uint32_t graph = record->graph_node && !record->graph ? UINT32_MAX : record->graph;
+        struct launch one = {host_ns(record->start_ns, now, rate), host_ns(record->end_ns, now, rate),
+                             number_of(record->name), record->device, record->stream,
+                             record->graph_node ? graph : 0};
+        state.seen++;
+        state.seen_in_graphs += record->graph_node != 0;
         /* A kernel that did not end has no times. */
         if (one.name == UINT32_MAX || !one.start_ns || one.end_ns < one.start_ns) {
             lost++;
             continue;
         }
         say_device(one.device);
-        if (is_kernel && on_record) on_record(record, one.name);
+        if (on_record) on_record(record, one.name);
         batch[filled++] = one;
         if (filled == BATCH) {
             lost += put(state.bin, batch, sizeof batch) ? 0 : filled;
@@ -486,28 +470,28 @@ EXPORTED int cuptiFinalize(void) {
     return next ? next() : 999;
 }
 
-/* How many kernels were seen, and how many were launched one by one. */
+/* How many kernels were seen and launched, and how many graphs. */
 struct tally {
-    uint64_t seen, launched;
+    uint64_t seen, launched, graphs;
 };
 
+static uint64_t count_of(const uint64_t *count) { return __atomic_load_n(count, __ATOMIC_RELAXED); }
+
 static struct tally tally(void) {
-    cupti.flush_all(0);
     pthread_mutex_lock(&state.lock);
-    struct tally now = {state.seen, __atomic_load_n(&state.launched, __ATOMIC_RELAXED)};
+    struct tally now = {state.seen, count_of(&state.launched) + count_of(&state.in_graphs), count_of(&state.graphs)};
     pthread_mutex_unlock(&state.lock);
     return now;
 }
 
-/* Switched off and on again, CUPTI gives the kernels of a graph the times of the whole graph. */
-static int has_graphs(void) {
-    return state.seen_in_graphs || __atomic_load_n(&state.graphs, __ATOMIC_RELAXED);
+static struct tally flushed_tally(void) {
+    cupti.flush_all(0);
+    return tally();
 }
 
 static void say_time(const char *what) {
-    say("%s %llu %llu %llu\n", what, (unsigned long long)now_ns(),
-        (unsigned long long)__atomic_load_n(&state.launched, __ATOMIC_RELAXED),
-        (unsigned long long)__atomic_load_n(&state.graphs, __ATOMIC_RELAXED));
+    say("%s %llu %llu %llu\n", what, (unsigned long long)now_ns(), (unsigned long long)count_of(&state.launched),
+        (unsigned long long)count_of(&state.in_graphs));
 }
 
 /* Says that kernels are not seen from here on, or are again. */
@@ -518,10 +502,52 @@ static void say_turn(int is_off) {
     pthread_mutex_unlock(&state.lock);
 }
 
-/* Sees kernels again. */
-static void look_again(void) {
-    if (!state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
-    say_turn(0);
+static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Sees kernels or no longer, as was asked for. */
+static void take_turn(void) {
+    pthread_mutex_lock(&turn_lock);
+    if (!state.making && state.asks_off != state.is_off) {
+        if (!state.asks_off && !state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
+        say_turn(state.asks_off);
+        if (state.asks_off && cupti.disable(KIND_CONCURRENT_KERNEL)) say_turn(state.asks_off = 0);
+    }
+    pthread_mutex_unlock(&turn_lock);
+}
+
+/* What was launched when kernels were no longer looked at because a graph was made. */
+static struct {
+    uint64_t at_ns, launched, in_graphs;
+} paused;
+
+/* A graph that is made while kernels are looked at costs the same when they no longer are (studies/programs). */
+static void before_making(void) {
+    pthread_mutex_lock(&turn_lock);
+    int looks = stands_between() && !state.is_off && !state.is_replaying && !other.kinds;
+    if (!state.making++ && looks && !cupti.disable(KIND_CONCURRENT_KERNEL)) {
+        state.is_paused = 1;
+        paused.at_ns = now_ns();
+        paused.launched = count_of(&state.launched);
+        paused.in_graphs = count_of(&state.in_graphs);
+    }
+    pthread_mutex_unlock(&turn_lock);
+}
+
+static void after_making(void) {
+    pthread_mutex_lock(&turn_lock);
+    if (!--state.making && state.is_paused) {
+        state.is_paused = 0;
+        cupti.enable(KIND_CONCURRENT_KERNEL);
+        pthread_mutex_lock(&state.lock);
+        /* Other threads may have launched kernels meanwhile. */
+        if (count_of(&state.launched) != paused.launched || count_of(&state.in_graphs) != paused.in_graphs) {
+            say("off %llu %llu %llu\n", (unsigned long long)paused.at_ns, (unsigned long long)paused.launched,
+                (unsigned long long)paused.in_graphs);
+            say_time("on");
+        }
+        pthread_mutex_unlock(&state.lock);
+    }
+    pthread_mutex_unlock(&turn_lock);
 }
 
 static void sleep_s(double time_s) {
@@ -529,35 +555,64 @@ static void sleep_s(double time_s) {
     nanosleep(&pause, NULL);
 }
 
-/* Sees kernels in turns where they come too fast: SLICE_MS of them, then none until the mean rate is allowed.
+/* Asks for a turn, and returns whether it was taken. A thread that launches graphs takes it between two of them. */
+static int ask_for(int is_off, int has_graphs) {
+    state.asks_off = is_off;
+    for (int i = 0; has_graphs && i < SLICE_MS && state.asks_off != state.is_off; i++) sleep_s(1e-3);
+    take_turn();
+    pthread_mutex_lock(&turn_lock);
+    int taken = state.is_off == is_off;
+    if (!taken && is_off) state.asks_off = 0;
+    pthread_mutex_unlock(&turn_lock);
+    return taken;
+}
+
+/* Returns how many kernels were looked at. A host that runs ahead launches them long before they run. */
+static double looked_at(struct tally since, struct tally now) {
+    uint64_t seen = now.seen - since.seen, launched = now.launched - since.launched;
+    return (double)((seen > launched ? seen : launched) + GRAPH_COSTS * (now.graphs - since.graphs));
+}
+
+/* Waits for the end of a turn of looking that began with `since`. */
+static struct tally after_turn(struct tally since, double enough) {
+    struct tally now = since;
+    for (int i = 1; i <= SLICE_MS / TICK_MS; i++) {
+        sleep_s(TICK_MS / 1e3);
+        now = tally();
+        uint64_t graphs = now.graphs - since.graphs;
+        if (graphs ? graphs >= FEW_GRAPHS && i >= FEW_TICKS : looked_at(since, now) >= enough) break;
+    }
+    return flushed_tally();
+}
+
+/* Sees kernels in turns where they come too fast, so that half of what is allowed is looked at in the mean.
  *
- * A host that runs ahead launches kernels long before they run. So what was launched counts, too, and what was
- * launched to be seen is waited for. From the first graph on all kernels are seen. */
+ * What was launched to be seen is waited for. Where launches of graphs cannot be counted, all kernels are seen:
+ * how many of a graph's there are between two turns would not be known. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
-    while (state.is_on && getpid() == state.pid && !has_graphs()) {
-        struct tally before = tally(), after, end;
+    while (state.is_on && getpid() == state.pid) {
+        take_turn(); /* which a graph that was being made had put off */
+        struct tally before = flushed_tally(), after;
         uint64_t begin_ns = now_ns();
-        sleep_s(SLICE_MS / 1e3);
-        after = tally();
-        double seen = (double)(after.seen - before.seen), launched = (double)(after.launched - before.launched);
-        double rate = (seen > launched ? seen : launched) / ((double)(now_ns() - begin_ns) / 1e9);
+        after = after_turn(before, most / 2 * LOOK_S);
+        double rate = looked_at(before, after) / ((double)(now_ns() - begin_ns) / 1e9);
+        int is_counted = !state.seen_in_graphs || count_of(&state.graphs);
         /* While another tool wants kernels, none is left out. */
-        if (rate <= most || other.kinds || state.is_replaying || has_graphs()) continue;
-        say_turn(1);
-        if (cupti.disable(KIND_CONCURRENT_KERNEL)) {
-            say_turn(0);
-            continue;
-        }
-        double off_s = SLICE_MS / 1e3 * (rate / most - 1);
-        sleep_s(off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
-        end = tally();
-        for (int i = 0; i < MOST_OFF_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {
+        if (rate <= most || other.kinds || state.is_replaying || !is_counted) continue;
+        if (!ask_for(1, after.graphs != before.graphs)) continue;
+        after = tally();
+        double on_s = (double)(now_ns() - begin_ns) / 1e9, off_s = looked_at(before, after) / (most / 2) - on_s;
+        if (after.graphs != before.graphs && off_s < GRAPHS_OFF * on_s) off_s = GRAPHS_OFF * on_s;
+        sleep_s(off_s < 0 ? 0 : off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
+        double launched = (double)(after.launched - before.launched);
+        struct tally end = flushed_tally();
+        for (int i = 0; i < MOST_WAIT_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {
             if ((double)(end.seen - before.seen) >= NEARLY_ALL * launched) break;
             sleep_s(SLICE_MS / 1e3);
-            end = tally();
+            end = flushed_tally();
         }
-        look_again();
+        ask_for(0, tally().graphs != after.graphs);
     }
     return NULL;
 }
@@ -607,7 +662,6 @@ static const char *find_functions(void *library) {
     FIND(timestamps, "cuptiActivityRegisterTimestampCallback");
     FIND(version, "cuptiGetVersion");
 #undef FIND
-    *(void **)&cupti.graph_number = dlsym(library, "cuptiGetGraphExecId");
     uint32_t version = 0;
     last_code = cupti.version(&version);
     if (last_code) return "libcupti does not work here";
@@ -617,19 +671,11 @@ static const char *find_functions(void *library) {
     return NULL;
 }
 
-/* Returns whether CUDA graphs are to be seen as a whole. */
-static int wants_graphs(void) {
-    const char *whole = getenv("PTXBENCH_WHOLE_GRAPHS");
-    return whole && *whole;
-}
-
 static const char *switch_on(void) {
     if ((last_code = cupti.timestamps(now_ns))) return "CUPTI does not take the host's clock";
     if ((last_code = cupti.register_callbacks(on_request, on_complete))) return "another tool has CUPTI";
     if ((last_code = cupti.enable(KIND_CONCURRENT_KERNEL)))
         return "CUPTI gives no kernel records, another tool may have it";
-    /* Only from the start: switched on later, CUPTI brought programs down that had graphs (studies/programs). */
-    state.has_whole_graphs = wants_graphs() && !cupti.enable(KIND_GRAPH);
     cupti.flush_period(FLUSH_MS);
     return NULL;
 }
@@ -655,7 +701,6 @@ static int open_files(void) {
     state.begin_ns = at_ns;
     state.devices_said = 0;
     state.dropped = 0;
-    state.has_whole_graphs = 0;
     for (size_t i = 0; i < names.count; i++) free(names.text[i]);
     names.count = 0;
     if (names.slot) memset(names.slot, 0, names.slots * sizeof *names.slot);

@@ -6,11 +6,11 @@
  * microseconds before it ran. Launches into a graph that is being captured are not timed; a graph is timed as a
  * whole when it is launched.
  *
- * Where CUPTI times the kernels (CUDA_INJECTION64_PATH), launches are only counted here, so that it is known how
- * many there were while CUPTI did not look.
+ * Where CUPTI times the kernels (CUDA_INJECTION64_PATH), kernels launched are only counted here, those of graphs
+ * by how many each graph has, so that it is known how many there were while CUPTI did not look.
  */
 #define PER_THREAD ((void *)2) /* CU_STREAM_PER_THREAD */
-enum { NODE_KERNEL = 0, NODE_GRAPH = 4, MOST_GRAPHS = 4096 };
+enum { NODE_KERNEL = 0, NODE_GRAPH = 4, MOST_GRAPHS = 1 << 13, PROBES = 64, RELAXED = 2, MOST_IDLE_S = 1 };
 enum { MOST_CONTEXTS = 16, MOST_PENDING = 8192, REBASE_NS = 2000000000, BY_PER_THREAD = 2 };
 
 typedef int (*launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
@@ -22,14 +22,6 @@ typedef int (*make_flags_fn)(void **, void *, uint64_t);
 typedef int (*make_params_fn)(void **, void *, void *);
 typedef int (*address_fn)(const char *, void **, int, uint64_t);
 typedef int (*address2_fn)(const char *, void **, int, uint64_t, void *);
-
-/* CUDA_KERNEL_NODE_PARAMS_v2. A shape is grid, block and bytes of shared memory. */
-struct node_parameters {
-    void *function;
-    unsigned shape[7];
-    void **parameters, **extra, *kernel, *context;
-};
-_Static_assert(offsetof(struct node_parameters, kernel) == 56, "kern");
 
 static struct {
     int (*event_create)(void **, unsigned);
@@ -44,8 +36,9 @@ static struct {
     int (*kernel_name)(const char **, void *);
     int (*graph_nodes)(void *, void **, size_t *);
     int (*node_type)(void *, int *);
-    int (*node_kernel)(void *, struct node_parameters *);
     int (*node_graph)(void *, void **);
+    int (*stream_query)(void *);
+    int (*capture_mode)(int *);
     int ready;
 } driver;
 
@@ -98,8 +91,9 @@ static void find_driver(void) {
     *(void **)&driver.kernel_name = real_dlsym(library, "cuKernelGetName");
     *(void **)&driver.graph_nodes = real_dlsym(library, "cuGraphGetNodes");
     *(void **)&driver.node_type = real_dlsym(library, "cuGraphNodeGetType");
-    *(void **)&driver.node_kernel = real_dlsym(library, "cuGraphKernelNodeGetParams_v2");
     *(void **)&driver.node_graph = real_dlsym(library, "cuGraphChildGraphNodeGetGraph");
+    *(void **)&driver.stream_query = real_dlsym(library, "cuStreamQuery");
+    *(void **)&driver.capture_mode = real_dlsym(library, "cuThreadExchangeStreamCaptureMode");
     driver.ready = driver.event_create && driver.event_record && driver.event_query && driver.event_wait &&
                    driver.event_elapsed && driver.is_capturing && driver.context && driver.device;
 }
@@ -209,11 +203,86 @@ static uint32_t name_of(void *function) {
     return number;
 }
 
+/* How many kernels are in each graph that was made, by its handle. */
+static struct {
+    void *handle;
+    size_t kernels;
+} made[MOST_GRAPHS];
+
+static size_t kernels_in(void *graph) {
+    size_t count = 0, kernels = 0;
+    if (driver.graph_nodes(graph, NULL, &count) || !count) return 0;
+    void **nodes = calloc(count, sizeof *nodes);
+    if (!nodes || driver.graph_nodes(graph, nodes, &count)) count = 0;
+    for (size_t i = 0; i < count; i++) {
+        int type = -1;
+        void *inner = NULL;
+        if (driver.node_type(nodes[i], &type)) continue;
+        if (type == NODE_GRAPH && !driver.node_graph(nodes[i], &inner)) kernels += kernels_in(inner);
+        kernels += type == NODE_KERNEL;
+    }
+    free(nodes);
+    return kernels;
+}
+
+/* Returns the place of a graph by its handle, or one for it; its first one where all are taken. */
+static size_t place_of(const void *handle) {
+    size_t first_at = (uintptr_t)handle / 16 * 2654435761u % MOST_GRAPHS;
+    for (size_t i = 0; i < PROBES; i++) {
+        size_t at = (first_at + i) % MOST_GRAPHS;
+        if (!made[at].handle || made[at].handle == handle) return at;
+    }
+    return first_at;
+}
+
+static int graph_made(void **executable, void *graph, int code) {
+    after_making();
+    if (code || !executable || !stands_between()) return code;
+    if (!driver.graph_nodes) find_driver();
+    if (!driver.graph_nodes || !driver.node_type || !driver.node_graph) return code;
+    size_t kernels = kernels_in(graph);
+    pthread_mutex_lock(&turn_lock);
+    size_t at = place_of(*executable);
+    made[at].handle = *executable;
+    made[at].kernels = kernels;
+    pthread_mutex_unlock(&turn_lock);
+    return code;
+}
+
+/* Waits until a stream is idle. Where it is not after MOST_IDLE_S, a kernel may wait for this thread: never again. */
+static void wait_for(void *stream) {
+    static int is_in_vain;
+    int capturing = 1, mode = RELAXED;
+    if (!driver.stream_query) find_driver();
+    if (is_in_vain || !driver.stream_query || !driver.capture_mode || !driver.is_capturing) return;
+    if (driver.is_capturing(stream, &capturing) || capturing) return;
+    uint64_t end_ns = now_ns() + MOST_IDLE_S * (uint64_t)1000000000;
+    driver.capture_mode(&mode);
+    while (driver.stream_query(stream) == 600 && !is_in_vain) {
+        sleep_s(2e-5);
+        is_in_vain = now_ns() > end_ns;
+    }
+    driver.capture_mode(&mode);
+}
+
+/* Counts a launch of a graph. A turn that was asked for is taken before it, while no graph runs in the stream:
+ * with one running, CUPTI gave kernels of graphs wrong times. */
+static void count_graph(const void *graph, void *stream) {
+    if (state.asks_off != state.is_off && stands_between()) {
+        wait_for(stream);
+        take_turn();
+    }
+    pthread_mutex_lock(&turn_lock);
+    size_t at = place_of(graph), kernels = made[at].handle == graph ? made[at].kernels : 1;
+    pthread_mutex_unlock(&turn_lock);
+    __atomic_fetch_add(&state.graphs, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&state.in_graphs, kernels, __ATOMIC_RELAXED);
+}
+
 /* Records the event before a launch; returns 0 where the launch is not timed. */
 static int begin_launch(struct pending *one, void *stream, void *function) {
     int capturing = 1;
-    __atomic_fetch_add(function ? &state.launched : &state.graphs, 1, __ATOMIC_RELAXED);
-    if (!function && state.is_off && state.is_on) look_again();
+    if (function) __atomic_fetch_add(&state.launched, 1, __ATOMIC_RELAXED);
     if (!is_timing() || driver.is_capturing(stream, &capturing) || capturing) return 0;
     one->name = function ? name_of(function) : UINT32_MAX;
     one->in_graph = !function;
@@ -281,6 +350,7 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
         if (!real.graph[kind]) *(void **)&real.graph[kind] = real_dlsym(RTLD_NEXT, #entry);                  \
         if (!real.graph[kind]) return 500;                                                                  \
         struct pending one = {0};                                                                           \
+        count_graph(graph, stream_of(stream, kind));                                                        \
         int timed = begin_launch(&one, stream_of(stream, kind), NULL);                                      \
         int code = real.graph[kind](graph, stream);                                                         \
         if (timed) {                                                                                        \
@@ -293,66 +363,12 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
 GRAPH(cuGraphLaunch, 0)
 GRAPH(cuGraphLaunch_ptsz, 1)
 
-/* The numbers of the names of the kernels of a graph. */
-struct inside {
-    uint32_t *names;
-    size_t count, room;
-};
-
-static void find_kernels(struct inside *all, void *graph) {
-    size_t count = 0;
-    if (driver.graph_nodes(graph, NULL, &count) || !count) return;
-    void **nodes = calloc(count, sizeof *nodes);
-    if (!nodes || driver.graph_nodes(graph, nodes, &count)) count = 0;
-    for (size_t i = 0; i < count; i++) {
-        int type = -1;
-        void *inner = NULL;
-        struct node_parameters of = {0};
-        if (driver.node_type(nodes[i], &type)) continue;
-        if (type == NODE_GRAPH && !driver.node_graph(nodes[i], &inner)) find_kernels(all, inner);
-        if (type != NODE_KERNEL || driver.node_kernel(nodes[i], &of)) continue;
-        if (all->count == all->room) {
-            uint32_t *larger = realloc(all->names, 2 * (all->room + 512) * sizeof *larger);
-            if (!larger) break;
-            all->names = larger;
-            all->room = 2 * (all->room + 512);
-        }
-        all->names[all->count++] = name_of(of.function ? of.function : of.kernel);
-    }
-    free(nodes);
-}
-
-static int by_number(const void *one, const void *other) {
-    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
-    return (a > b) - (a < b);
-}
-
-/* Says which kernels are in a graph that was made, and is seen as a whole. */
-static int graph_made(void **executable, void *graph, int code) {
-    static unsigned told;
-    uint32_t number = 0;
-    if (code || !executable || !state.has_whole_graphs || getpid() != state.pid) return code;
-    if (__atomic_fetch_add(&told, 1, __ATOMIC_RELAXED) >= MOST_GRAPHS) return code;
-    if (!driver.graph_nodes) find_driver();
-    if (!driver.graph_nodes || !driver.node_type || !driver.node_kernel || !driver.node_graph) return code;
-    if (!cupti.graph_number || cupti.graph_number(*executable, &number)) return code;
-    struct inside all = {0};
-    find_kernels(&all, graph);
-    qsort(all.names, all.count, sizeof *all.names, by_number);
-    pthread_mutex_lock(&state.lock);
-    for (size_t i = 0, next; i < all.count; i = next) {
-        for (next = i + 1; next < all.count && all.names[next] == all.names[i];) next++;
-        if (all.names[i] != UINT32_MAX) say("in %u %u %zu\n", number, all.names[i], next - i);
-    }
-    pthread_mutex_unlock(&state.lock);
-    free(all.names);
-    return code;
-}
-
 #define MAKE(entry, slot, arguments, given)                                                                  \
     EXPORTED int entry arguments {                                                                           \
         if (!real.slot) *(void **)&real.slot = real_dlsym(RTLD_NEXT, #entry);                                \
-        return real.slot ? graph_made(executable, graph, real.slot given) : 500;                             \
+        if (!real.slot) return 500;                                                                         \
+        before_making();                                                                                    \
+        return graph_made(executable, graph, real.slot given);                                              \
     }
 MAKE(cuGraphInstantiate, make[0], (void **executable, void *graph, void **node, char *log, size_t size),
      (executable, graph, node, log, size))
@@ -385,8 +401,7 @@ static void *in_place_of(const char *name, void *function, int per_thread) {
         STAND("cuLaunchKernel", real.launch[1], cuLaunchKernel_ptsz)
         STAND("cuLaunchKernelEx", real.launch_ex[1], cuLaunchKernelEx_ptsz)
         STAND("cuGraphLaunch", real.graph[1], cuGraphLaunch_ptsz)
-        if (wants_graphs())
-            STAND("cuGraphInstantiateWithParams", real.make_params[1], cuGraphInstantiateWithParams_ptsz)
+        STAND("cuGraphInstantiateWithParams", real.make_params[1], cuGraphInstantiateWithParams_ptsz)
     }
     STAND("cuLaunchKernel", real.launch[0], cuLaunchKernel)
     STAND("cuLaunchKernel_ptsz", real.launch[1], cuLaunchKernel_ptsz)
@@ -394,7 +409,7 @@ static void *in_place_of(const char *name, void *function, int per_thread) {
     STAND("cuLaunchKernelEx_ptsz", real.launch_ex[1], cuLaunchKernelEx_ptsz)
     STAND("cuGraphLaunch", real.graph[0], cuGraphLaunch)
     STAND("cuGraphLaunch_ptsz", real.graph[1], cuGraphLaunch_ptsz)
-    if (!strncmp(name, "cuGraphInstantiate", 18) && wants_graphs()) {
+    if (!strncmp(name, "cuGraphInstantiate", 18)) {
         STAND("cuGraphInstantiateWithFlags", real.make_flags, cuGraphInstantiateWithFlags)
         STAND("cuGraphInstantiateWithParams", real.make_params[0], cuGraphInstantiateWithParams)
         STAND("cuGraphInstantiateWithParams_ptsz", real.make_params[1], cuGraphInstantiateWithParams_ptsz)

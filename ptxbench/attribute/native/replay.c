@@ -106,6 +106,13 @@ struct launch_ex_call {
     const struct launch_by *config;
     void *function, **parameters, **extra;
 };
+/* CUDA_KERNEL_NODE_PARAMS_v2. */
+struct node_parameters {
+    void *function;
+    unsigned shape[7];
+    void **parameters, **extra, *kernel, *context;
+};
+_Static_assert(offsetof(struct node_parameters, kernel) == 56, "kern");
 static struct {
     int (*subscribe)(void **, void (*)(void *, uint32_t, uint32_t, const struct call *), void *);
     int (*enable_callback)(uint32_t, void *, uint32_t, uint32_t);
@@ -1370,6 +1377,12 @@ static int by_time(const void *a, const void *b) {
     return one < other ? 1 : one > other ? -1 : 0;
 }
 
+static const char *meaning_of(int code) {
+    if (code == 700) return "a kernel uses memory that is not there";
+    if (code == 710) return "an assertion of a kernel fails";
+    return code == 719 ? "a kernel fails" : "see cuda.h";
+}
+
 /* Replays what ran in one context; returns a CUDA error that ends all of it, 0 for none. */
 static int replay_context(void *context, struct turn *turns, uint32_t count, uint64_t end_ns) {
     static struct instances of;
@@ -1414,7 +1427,8 @@ static int replay_context(void *context, struct turn *turns, uint32_t count, uin
         code = restore_memory();
         if (!code) code = run_kind((int)turns[i].kind, &of, of.count < most ? of.count : most, turns[i].launch_s);
         if (!code) continue;
-        tell("refused %u its launches end in CUDA error %d when they are made again\n", turns[i].kind, code);
+        tell("refused %u its launches end in CUDA error %d when they are made again: %s\n", turns[i].kind, code,
+             meaning_of(code));
         code = cu.cuCtxSynchronize();
     }
     replay.kind_now = -1;
@@ -1490,7 +1504,7 @@ static void *replay_all(void *unused) {
             tell("refused %d the program destroyed its context before it ended\n", EVERY);
         else
             code = replay_context(context, turns, count, end_ns);
-        if (code) tell("stopped CUDA error %d\n", code);
+        if (code) tell("stopped CUDA error %d ended its context: %s\n", code, meaning_of(code));
     }
     if (replay.is_stopped) tell("stopped by a signal\n");
     free(turns);
@@ -1591,7 +1605,7 @@ static void replay_now(int status) {
     struct sigaction before[CRASHES + STOPS];
     int outputs[2] = {-1, -1};
     replay.file = open_file(getenv("PTXBENCH_LAUNCHES"), state.begin_ns, "replay");
-    uint64_t launched = state.launched, graphs = state.graphs;
+    uint64_t launched = state.launched, in_graphs = state.in_graphs;
     tell("begin %llu\n", (unsigned long long)now_ns());
     if (replay.left_out) tell("stopped kinds or graphs were too many: %u were left out\n", replay.left_out);
     replay.is_shared = is_shared();
@@ -1624,7 +1638,7 @@ static void replay_now(int status) {
     if (nowhere >= 0) close(nowhere);
     for (int i = 0; i < CRASHES + STOPS; i++) sigaction(numbers[i], before + i, NULL);
     state.launched = launched;
-    state.graphs = graphs;
+    state.in_graphs = in_graphs;
     if (status < 0) {
         cupti.enable(KIND_CONCURRENT_KERNEL);
         state.is_replaying = 0;

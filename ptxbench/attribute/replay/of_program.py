@@ -183,7 +183,9 @@ def _row(
     """Return the row of a kind: its launch, as often as the program made it."""
     window = group.process.of(kind.number, kind.gpu)
     if window is None:
-        return _in_situ(kind, gpu, group.kinds, kind.refused or "its process did not come to it")
+        ended = f"before it {why}" if (why := "; ".join(group.process.stopped)) else ""
+        refused = kind.refused or ended or "its process did not come to it"
+        return _in_situ(kind, gpu, group.kinds, refused)
     one = windows.of(window)
     asleep = idle.graph_s / idle.run.sleeps * window.sleeps / one.graph_s
     one = replace(one, run=replace(one.run, first_s=kind.launch_s, idle_share=asleep))

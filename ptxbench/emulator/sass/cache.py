@@ -6,37 +6,11 @@ recently used but for lines that are touched again and again. Each block has its
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from ptxbench.catalogue.architecture import SmFacts
-from ptxbench.catalogue.occupancy import BlockNeeds, blocks_per_sm
 from ptxbench.emulator.sass.lanes import Array
 
-_LINE_BYTES, _SECTORS = 128, 4
-# What shared memory may take of L1, KiB; a capability has those up to its shared memory (CUDA C++ Programming
-# Guide, "Compute Capabilities").
-_CARVED_KIB = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
-
-
-def lines_of_a_block(sm: SmFacts, needs: BlockNeeds, blocks: int, sms: int = 0) -> int:
-    """Return how many lines of L1 a block has, with those that share its SM.
-
-    Args:
-        sm: What an SM of the GPU holds.
-        needs: What a block takes of it.
-        blocks: Blocks of the launch.
-        sms: SMs that these are spread over; 0: not known, each is full.
-    """
-    resident = blocks_per_sm(needs, sm)
-    if sms:
-        resident = min(resident, math.ceil(blocks / sms))
-    resident = max(resident, 1)
-    own = needs.shared_bytes + sm.shared_reserved_bytes if needs.shared_bytes else 0
-    sizes = (kib << 10 for kib in _CARVED_KIB if kib << 10 <= sm.shared_bytes)
-    carved = next((size for size in sizes if size >= resident * own), sm.shared_bytes)
-    return max((sm.l1_bytes - carved) // _LINE_BYTES // resident, 1)
+_SECTORS = 4
 
 
 class FirstLevel:

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxbench.catalogue.architecture import sm_facts
-from ptxbench.catalogue.occupancy import BlockNeeds
+from ptxbench.catalogue.occupancy import BlockNeeds, lines_of_a_block
 from ptxbench.core.errors import InputError
 from ptxbench.core.threads import WARP
-from ptxbench.emulator.sass.cache import lines_of_a_block
 from ptxbench.emulator.sass.code import Code
 from ptxbench.emulator.sass.machine import Machine, OnProgress, Sample
 from ptxbench.emulator.sass.memory import Memory

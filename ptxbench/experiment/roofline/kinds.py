@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 # Above and below 1, their product under 1: no chain settles, none grows.
 _FACTORS = (1.3714159, -0.6127183, 1.1318281, -0.7345904)
 # 1/8 to 512 flop/byte in steps of the square root of two; tensor cores need eight times as much.
@@ -71,6 +69,8 @@ class FlopKind:
         """Return the multipliers as 32-bit words, lower before upper, shape (8,)."""
         if pattern == "zeros":
             return (0,) * 8
+        import numpy as np
+
         if self.element_bytes == 8:
             words = np.array(_FACTORS, np.float64).view(np.uint32)
         elif self.name == "f32":

@@ -36,14 +36,9 @@ from ptxbench.experiment.roofline.kernel import (
     build,
     copy_ptx,
 )
-from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS
-from ptxbench.experiment.roofline.point import (
-    PURPOSE,
-    SLEEP,
-    PointKernel,
-    RooflineOptions,
-    kernel_lines,
-)
+from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS, FlopKind, MemoryLevel
+from ptxbench.experiment.roofline.options import RooflineOptions
+from ptxbench.experiment.roofline.point import PURPOSE, SLEEP, PointKernel, kernel_lines
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import BoardLimits, run_until_settled
 from ptxbench.sass.listing import disassemble
@@ -85,6 +80,7 @@ def measure(
     resume: bool = False,
     show: Callable[[int, int, str], None] = lambda *_: None,
     budget_s: float = math.inf,
+    peaks: bool = True,
 ) -> RecordingFolder:
     """Run every kernel that is wanted, and return the folder of their readings.
 
@@ -95,6 +91,7 @@ def measure(
         resume: Go on with the folder `out`: what it holds is not run again.
         show: Told how many are done, how many there are, and which is in progress.
         budget_s: No kernel begins later than this; what is missing then can be resumed.
+        peaks: Whether kernels of multiply-adds alone, and a copy, are measured beside.
 
     Raises:
         InputError: An intensity cannot be reached, a kernel is not what it should be, or the folder does
@@ -110,7 +107,7 @@ def measure(
             " such as simulated:h200-memory"
         )
     runner = _Roofline(gpu, options)
-    plan = runner.plan()
+    plan = runner.plan(peaks=peaks)
     with open_recordings(gpu, PURPOSE, out, resume=resume) as folder, kernel_lines(folder) as kept:
         run_plan(gpu, folder, plan, lambda make, name: runner.run(*make(folder, name)), kept, show, budget_s)
     return folder
@@ -349,6 +346,32 @@ class KernelRunner:
         return replace(launch, iterations=math.ceil(self.window_s / trip_s))
 
 
+def wanted_kernels(options: RooflineOptions) -> tuple[IntensityKernel, ...]:
+    """Return the kernels of every kind and level; with no intensities named, those that a kind can reach.
+
+    Raises:
+        InputError: An intensity cannot be reached.
+    """
+    made = []
+    for kind in (KINDS[name] for name in options.kinds):
+        for level in (LEVELS[name] for name in options.levels):
+            if options.intensities:
+                made += [IntensityKernel(kind, intensity, level) for intensity in options.intensities]
+            else:
+                made += _reachable(kind, level)
+    return tuple(made)
+
+
+def _reachable(kind: FlopKind, level: MemoryLevel) -> list[IntensityKernel]:
+    made = []
+    for intensity in kind.intensities:
+        try:
+            made.append(IntensityKernel(kind, intensity, level))
+        except InputError:
+            continue
+    return made
+
+
 def with_sms(options: RooflineOptions, count: int) -> list[tuple[IntensityKernel, tuple[int, ...]]]:
     """Return each kernel with the numbers of SMs that it runs on.
 
@@ -359,7 +382,7 @@ def with_sms(options: RooflineOptions, count: int) -> list[tuple[IntensityKernel
     Raises:
         InputError: An intensity cannot be reached.
     """
-    kernels = options.kernels()
+    kernels = wanted_kernels(options)
     if options.sms:
         return [(kernel, options.sms) for kernel in kernels]
     parts = parts_of(count)
@@ -385,10 +408,10 @@ class _Roofline(KernelRunner):
     """The kernels of a roofline."""
 
     def __init__(self, gpu: Gpu, options: RooflineOptions) -> None:
-        super().__init__(gpu, options.window_s)
+        super().__init__(gpu, options.window_s or 0.0)
         self._options = options
 
-    def plan(self) -> list[tuple[str, _Maker]]:
+    def plan(self, *, peaks: bool) -> list[tuple[str, _Maker]]:
         """Return the name of every recording with what makes its launch, in random order.
 
         Raises:
@@ -400,22 +423,22 @@ class _Roofline(KernelRunner):
         made: list[tuple[str, _Maker]] = [
             self._planned(kernel, pattern, sms)
             for kernel, chosen in with_sms(options, count)
-            for pattern in options.patterns
+            for pattern in options.operands
             for sms in chosen
         ]
-        if options.peaks:
+        if peaks:
             made += [
-                self._planned(IntensityKernel(KINDS[kind], math.inf), options.patterns[0], count)
+                self._planned(IntensityKernel(KINDS[kind], math.inf), options.operands[0], count)
                 for kind in options.kinds
             ]
-            made.append((f"{COPY}-{options.patterns[0]}", self._copy))
+            made.append((f"{COPY}-{options.operands[0]}", self._copy))
         if options.chase:
             made += [
-                self._planned(IntensityKernel(CHASE, 0.0, LEVELS[level]), options.patterns[0], sms)
+                self._planned(IntensityKernel(CHASE, 0.0, LEVELS[level]), options.operands[0], sms)
                 for level in options.levels
                 for sms in options.sms or parts_of(count)
             ]
-        return with_sleep(made, self._sleep, options.seed)
+        return with_sleep(made, self._sleep, options.seed or 0)
 
     def run(self, kernel: PointKernel, launch: Launch) -> tuple[PointKernel, SequenceRun]:
         """Run a kernel; return what ran, and its recording.
@@ -445,7 +468,7 @@ class _Roofline(KernelRunner):
 
     def _copy(self, folder: RecordingFolder, name: str) -> tuple[PointKernel, Launch]:
         """Copy within DRAM on all SMs, as STREAM does: the peak that kernels are held against."""
-        info, pattern = self._gpu.info, self._options.patterns[0]
+        info, pattern = self._gpu.info, self._options.operands[0]
         ptx = copy_ptx(info.target)
         cubin = self._gpu.assemble(ptx, OptLevel.O3)
         folder.kernels.add(COPY, ptx, disassemble(cubin.image), cubin)

@@ -6,9 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxbench.core.errors import InputError
-from ptxbench.experiment.roofline.kernel import IntensityKernel
-from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS, FlopKind, MemoryLevel
+from ptxbench.experiment.roofline.kinds import CHASE
 from ptxbench.storage.journal import Lines
 from ptxbench.storage.recording import ROOFLINE, RecordingFolder
 
@@ -110,59 +108,6 @@ class MeasuredPoint:
     def bytes_per_s(self) -> float:
         """Achieved bandwidth, byte/s."""
         return self.kernel.bytes_moved / self.time_s
-
-
-@dataclass(frozen=True)
-class RooflineOptions:
-    """What is measured.
-
-    Attributes:
-        kinds: Kinds of flop.
-        levels: Memory levels.
-        patterns: Operand patterns.
-        sms: Numbers of SMs; none stand for all, a half, a quarter, an eighth and a sixteenth of them. Each
-            kernel runs on two of these by turns: few meet no power limit, many tell what goes with the SMs.
-        intensities: Intensities that are wanted, flop/byte.
-        window_s: Time for which each kernel runs; 0: as the sensor needs.
-        seed: Of the order.
-        peaks: Whether kernels of multiply-adds alone, and a copy, are measured beside.
-        chase: Whether a pointer chase of each level is, on each of those numbers of SMs.
-    """
-
-    kinds: tuple[str, ...] = ("f32", "f64")
-    levels: tuple[str, ...] = ("dram",)
-    patterns: tuple[str, ...] = ("random",)
-    sms: tuple[int, ...] = ()
-    intensities: tuple[float, ...] = ()
-    window_s: float = 0.0
-    seed: int = 0
-    peaks: bool = True
-    chase: bool = False
-
-    def kernels(self) -> tuple[IntensityKernel, ...]:
-        """Return the kernels of every kind and level; with no intensities named, those that a kind can reach.
-
-        Raises:
-            InputError: An intensity cannot be reached.
-        """
-        made = []
-        for kind in (KINDS[name] for name in self.kinds):
-            for level in (LEVELS[name] for name in self.levels):
-                if self.intensities:
-                    made += [IntensityKernel(kind, intensity, level) for intensity in self.intensities]
-                else:
-                    made += _reachable(kind, level)
-        return tuple(made)
-
-
-def _reachable(kind: FlopKind, level: MemoryLevel) -> list[IntensityKernel]:
-    made = []
-    for intensity in kind.intensities:
-        try:
-            made.append(IntensityKernel(kind, intensity, level))
-        except InputError:
-            continue
-    return made
 
 
 def read_kernels(folder: RecordingFolder) -> tuple[PointKernel, ...]:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ptxbench.catalogue.architecture import sm_facts
-from ptxbench.catalogue.occupancy import BlockNeeds
-from ptxbench.emulator.sass.cache import FirstLevel, lines_of_a_block
+from ptxbench.catalogue.occupancy import BlockNeeds, lines_of_a_block
+from ptxbench.emulator.sass.cache import FirstLevel
 
 LINES, SECTORS = 8, 1 << 12
 

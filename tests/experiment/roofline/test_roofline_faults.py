@@ -12,21 +12,22 @@ from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
 from ptxbench.experiment.roofline.measure import measure
-from ptxbench.experiment.roofline.point import RooflineOptions, open_folder
+from ptxbench.experiment.roofline.options import RooflineOptions
+from ptxbench.experiment.roofline.point import open_folder
 from ptxbench.experiment.roofline.result import work_out
 from ptxbench.report.roofline_kernels import points_csv
 from ptxbench.sensors.base import SourceName
 
 PROFILE = find_profile("h200-memory")
 SAMPLES = replace(PROFILE, sensors=tuple(s for s in PROFILE.sensors if s.source is SourceName.SAMPLES))
-FEW = RooflineOptions(("f32",), sms=(132, 16), intensities=(0.25, 1, 4, 64, 256), peaks=False)
+FEW = RooflineOptions(("f32",), sms=(132, 16), intensities=(0.25, 1, 4, 64, 256))
 LIMIT_W = 580.0
 # Kernels of 4 flop/byte draw more than that, a multiply-add alone less.
 CAPPED = replace(PROFILE, board=replace(PROFILE.board, power_cap_w=LIMIT_W))
 
 
 def found(trouble, path, profile=PROFILE):
-    return work_out(measure(TroubledGpu(profile, trouble), FEW, path))
+    return work_out(measure(TroubledGpu(profile, trouble), FEW, path, peaks=False))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,8 @@ from ptxbench.experiment.roofline.kernel import STREAM, IntensityKernel, build, 
 from ptxbench.experiment.roofline.kinds import CHASE, KINDS, LEVELS
 from ptxbench.experiment.roofline.limited import fitted_cap_w
 from ptxbench.experiment.roofline.measure import measure, with_sms
-from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, RooflineOptions, open_folder
+from ptxbench.experiment.roofline.options import RooflineOptions
+from ptxbench.experiment.roofline.point import MeasuredPoint, PointKernel, open_folder
 from ptxbench.experiment.roofline.result import (
     MeasuredKernels,
     fitted,
@@ -35,7 +36,7 @@ from ptxbench.sass.listing import disassemble, parse_listing
 
 PROFILE = find_profile("h200-memory")
 INTENSITIES = (0.125, 0.5, 1, 2, 4, 32, 64, 128, 512)
-FEW = RooflineOptions(kinds=("f32",), intensities=INTENSITIES, peaks=False)
+FEW = RooflineOptions(kinds=("f32",), intensities=INTENSITIES)
 CAPPED = replace(PROFILE, name="capped", board=replace(PROFILE.board, power_cap_w=300.0))
 SLOW = replace(PROFILE, name="slow", sensors=find_profile("slow-sensor").sensors)
 
@@ -53,7 +54,7 @@ def truth(profile, result):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("roofline") / "run"
-    measure(SimulatedGpu(PROFILE), replace(FEW, peaks=True), path)
+    measure(SimulatedGpu(PROFILE), FEW, path)
     return path
 
 
@@ -90,7 +91,7 @@ def test_peaks_are_measured_beside_and_said(finished, capsys):
 
 def test_kernels_on_few_sms_do_not_lower_the_peaks_nor_the_verdict(finished, tmp_path, capsys):
     (whole,) = work_out(open_folder(finished)).machines
-    few = replace(FEW, sms=(8,), peaks=True, intensities=(0.125, 0.5, 2, 8, 32, 128))
+    few = replace(FEW, sms=(8,), intensities=(0.125, 0.5, 2, 8, 32, 128))
     (machine,) = work_out(measure(SimulatedGpu(PROFILE), few, tmp_path / "run")).machines
     assert machine.flops_share < 0.1
     assert machine.flops_per_s == pytest.approx(whole.flops_per_s, rel=0.02)
@@ -102,14 +103,14 @@ def test_kernels_on_few_sms_do_not_lower_the_peaks_nor_the_verdict(finished, tmp
 
 def test_under_a_limit_of_300_w_slowed_kernels_are_left_out_and_the_energies_come_back(tmp_path):
     on_few = replace(FEW, sms=(4, 8, 16))
-    result = work_out(measure(SimulatedGpu(CAPPED), on_few, tmp_path / "run"))
+    result = work_out(measure(SimulatedGpu(CAPPED), on_few, tmp_path / "run", peaks=False))
     assert result.left_out
     for name, hidden in truth(CAPPED, result).items():
         assert energies(result)[name].value == pytest.approx(hidden, rel=0.02), name
 
 
 def test_a_slow_sensor_gives_the_same_apart_from_its_own_scale(tmp_path):
-    result = work_out(measure(SimulatedGpu(SLOW), FEW, tmp_path / "run"))
+    result = work_out(measure(SimulatedGpu(SLOW), FEW, tmp_path / "run", peaks=False))
     gain = SLOW.sensors[0].gain
     for name, hidden in truth(SLOW, result).items():
         found = energies(result)[name]
@@ -118,7 +119,7 @@ def test_a_slow_sensor_gives_the_same_apart_from_its_own_scale(tmp_path):
 
 def test_a_byte_has_its_own_energy_at_each_memory_level(tmp_path):
     all_levels = replace(FEW, levels=tuple(LEVELS), intensities=(0.125, 4, 128), sms=(16, 66), chase=True)
-    result = work_out(measure(SimulatedGpu(PROFILE), all_levels, tmp_path / "run"))
+    result = work_out(measure(SimulatedGpu(PROFILE), all_levels, tmp_path / "run", peaks=False))
     memory = PROFILE.memory
     hidden = {
         "dram": memory.dram_pj_per_byte,
@@ -157,7 +158,7 @@ def test_without_the_size_of_l2_no_kernel_keeps_to_it(tmp_path, monkeypatch):
     unknown = replace(gpu.info, l2_bytes=math.nan)
     monkeypatch.setattr(SimulatedGpu, "info", property(lambda _: unknown))
     with pytest.raises(InputError, match=r"size of the L2 of .* is not known"):
-        measure(gpu, FEW, tmp_path / "run")
+        measure(gpu, FEW, tmp_path / "run", peaks=False)
 
 
 def test_a_trip_that_no_l2_of_this_size_holds_is_refused(tmp_path, monkeypatch):
@@ -165,12 +166,12 @@ def test_a_trip_that_no_l2_of_this_size_holds_is_refused(tmp_path, monkeypatch):
     small = replace(gpu.info, l2_bytes=2.0**20)
     monkeypatch.setattr(SimulatedGpu, "info", property(lambda _: small))
     with pytest.raises(InputError, match=r"on 132 SMs cannot work from an L2 of 1 MiB; name fewer by `sms`"):
-        measure(gpu, replace(FEW, levels=("l2",), sms=(132,)), tmp_path / "run")
+        measure(gpu, replace(FEW, levels=("l2",), sms=(132,)), tmp_path / "run", peaks=False)
 
 
 def test_tensor_cores_have_their_own_energy_of_a_flop(tmp_path):
     tensor = replace(FEW, kinds=("mma-f16",), intensities=(1, 16, 64, 1024), sms=(16, 32))
-    result = work_out(measure(SimulatedGpu(PROFILE), tensor, tmp_path / "run"))
+    result = work_out(measure(SimulatedGpu(PROFILE), tensor, tmp_path / "run", peaks=False))
     hidden = opcode_energy_pj("HMMA.16816.F32", "random", PROFILE) / 128
     assert energies(result)["mma-f16"].value == pytest.approx(hidden, rel=0.01)
 
@@ -178,7 +179,7 @@ def test_tensor_cores_have_their_own_energy_of_a_flop(tmp_path):
 def test_a_lower_clock_explains_the_kernels_at_the_limit_best(tmp_path, capsys):
     capped = replace(CAPPED, board=replace(CAPPED.board, power_cap_w=500.0))
     options = replace(FEW, sms=(16, 132), intensities=(0.125, 4, 8, 16, 32, 128))
-    result = work_out(measure(SimulatedGpu(capped), options, tmp_path / "run"))
+    result = work_out(measure(SimulatedGpu(capped), options, tmp_path / "run", peaks=False))
     (machine,), (of_clock,) = result.machines, result.exponents
     # The simulated voltage stays below a clock: the kernels tell that, and the page says so.
     assert of_clock.exponent.kernels >= 3
@@ -207,11 +208,10 @@ def test_a_limit_under_which_work_waits_is_found_from_times_and_powers():
 
 
 def test_a_run_whose_time_is_over_goes_on_and_gives_the_same_kernels(finished, tmp_path):
-    options = replace(FEW, peaks=True)
-    folder = measure(SimulatedGpu(PROFILE), options, tmp_path / "run", budget_s=4)
+    folder = measure(SimulatedGpu(PROFILE), FEW, tmp_path / "run", budget_s=4)
     assert 2 <= len(folder.recordings) <= 8
     assert not folder.finished
-    folder = measure(SimulatedGpu(PROFILE), options, tmp_path / "run", resume=True)
+    folder = measure(SimulatedGpu(PROFILE), FEW, tmp_path / "run", resume=True)
     assert [r.name for r in folder.recordings] == [r.name for r in open_folder(finished).recordings]
     assert folder.finished
     assert len(measured_kernels(open_folder(tmp_path / "run")).points) == len(folder.recordings)
@@ -239,7 +239,7 @@ def test_kernels_beside_another_program_are_left_out_and_said(finished):
 
 
 def test_a_run_of_slowed_kernels_alone_gives_no_number(tmp_path):
-    folder = measure(SimulatedGpu(CAPPED), replace(FEW, sms=(132,)), tmp_path / "run")
+    folder = measure(SimulatedGpu(CAPPED), replace(FEW, sms=(132,)), tmp_path / "run", peaks=False)
     with pytest.raises(InputError, match=r"9 more were slowed down .* on fewer SMs"):
         work_out(folder)
 
