@@ -138,8 +138,8 @@ def board_half(device: str, found: Sequence[Agreement]) -> float:
 
     It is the 95th percentile of sqrt(max(d^2 - u^2, 0) / 2) over all pairs (d is the logarithm of the ratio,
     u has both own half-widths), each two boards counted alike, however many operations they have in common.
-    Few boards tell it, so it is taken t over the normal quantile wider. Where that is more than the factors of
-    the boards in the table of instructions tell, t times the standard deviation of their logarithms, it is as
+    Few boards tell it, so it is taken t over the normal quantile wider. Where that is more than the factors
+    of boards in the table of instructions tell, t times the standard deviation of their logarithms, it is as
     much as these, but no less than the pairs lack.
 
     Args:
