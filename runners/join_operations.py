@@ -47,8 +47,6 @@ _CLEARLY = 0.1
 _LONG_MS = 2.0
 # Of fewer common operations two boards say little of each other.
 _LEAST_COMMON = 10
-# Of fewer pairs of boards how boards differ is not told.
-_LEAST_PAIRS = 3
 
 
 @dataclass(frozen=True)
@@ -140,9 +138,9 @@ def board_half(device: str, found: Sequence[Agreement]) -> float:
 
     It is the 95th percentile of sqrt(max(d^2 - u^2, 0) / 2) over all pairs (d is the logarithm of the ratio,
     u has both own half-widths), each two boards counted alike, however many operations they have in common.
-    Few boards tell it, so it is taken t over the normal quantile wider. Under three pairs of boards do not
-    tell it: it is then that of the boards' factors in the table of instructions, t times the standard
-    deviation of their logarithms, unless it is wider by the pairs that there are.
+    Few boards tell it, so it is taken t over the normal quantile wider. Where that is more than the factors
+    of boards in the table of instructions tell, t times the standard deviation of their logarithms, it is as
+    much as these, but no less than the pairs lack.
 
     Args:
         device: Name of the GPU.
@@ -152,11 +150,12 @@ def board_half(device: str, found: Sequence[Agreement]) -> float:
     lacking = sorted((_lacking(*pair), 1 / len(one.pairs) / len(own)) for one in own for pair in one.pairs)
     below = accumulate(share for _, share in lacking)
     within = next((half for (half, _), share in zip(lacking, below, strict=True) if share >= 0.95), 0.0)
-    if len(own) < _LEAST_PAIRS:
-        logs = factor_logs(device)
-        return max(within, stdev(logs) * student_quantile(len(logs) - 1))
+    logs = factor_logs(device)
+    by_factors = max(within, stdev(logs) * student_quantile(len(logs) - 1))
     boards = {board for one in own for board in one.boards}
-    return within * student_quantile(len(boards) - 1) / student_quantile(math.inf)
+    if not boards:
+        return by_factors
+    return min(within * student_quantile(len(boards) - 1) / student_quantile(math.inf), by_factors)
 
 
 def factor_logs(device: str) -> list[float]:

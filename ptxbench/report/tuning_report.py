@@ -122,6 +122,8 @@ def _verdict(found: Analysis) -> tuple[str, ...]:
     text = f"The fastest takes {more:.1%} more energy; the one of least energy is {slower:.1%} slower."
     if Settled.UNTESTED in (best.trial.settled_at_limit, fastest.trial.settled_at_limit):
         return (text, "They are not told apart: nobody tested whether the power of both had settled.")
+    if math.isnan(best.half_j + fastest.half_j):
+        return (text, "They are not told apart: the interval of their energies is not known.")
     if not found.told_apart:
         return (text, "Their intervals of energy meet: they are not told apart by energy.")
     return (text,)

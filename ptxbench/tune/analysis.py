@@ -49,7 +49,8 @@ class Figures(Generic[T]):
         trial: What was tried.
         time_s: Time of one launch.
         energy_j: Energy of one launch.
-        half_j: Half of its 95% interval: of the power's noise where it was measured, else the estimate's.
+        half_j: Half of its 95% interval: of the power's noise where it was measured, else the estimate's;
+            NaN where it is not known.
         power_w: Power.
         gflops: 1e9 floating-point operations a second, NaN where nobody says them.
         gflops_per_w: The same for each watt.
@@ -336,7 +337,6 @@ def _figures(trial: T, problem: Problem | KernelProblem) -> Figures[T]:
         if not measured:
             energy_j, power_w = trial.best_energy_j, trial.best_power_w
             half_j = (trial.estimated_high_j - trial.estimated_low_j) / 2
-        half_j = half_j if math.isfinite(half_j) else 0.0
     else:
         flops = float(problem.flops) if isinstance(problem, Problem) else math.nan
     return Figures(

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.tune.expression import Value
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.outcome import TrialStatus
@@ -70,6 +71,7 @@ def _t4_result(trial: Trial, names: Sequence[str]) -> dict[str, object]:
     figures = {
         "time": (_MS * trial.best_time_s, "ms"),
         "energy": (trial.best_energy_j, "J"),
+        "energy_ci95_j": (COVERAGE_FACTOR * trial.error_j, "J"),
         "power": (trial.best_power_w, "W"),
     }
     known = figures if trial.ok else {}
@@ -103,6 +105,7 @@ def _entry(names: Sequence[str], trial: Trial) -> dict[str, object]:
     figures = {
         "time": _MS * trial.best_time_s,
         "energy": trial.best_energy_j,
+        "energy_ci95_j": COVERAGE_FACTOR * trial.error_j,
         "power": trial.best_power_w,
         "compile_time": _MS * trial.build_wall_s,
         "verification_time": _MS * trial.check_wall_s,

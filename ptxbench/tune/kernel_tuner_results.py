@@ -159,7 +159,7 @@ def _trial(entry: Mapping[str, Any], names: list[str], path: Path) -> Trial:
         steady_s=time_s if math.isfinite(energy_j) else math.nan,
         energy_j=energy_j,
         power_w=energy_j / time_s,
-        power_error_w=error_j / time_s if math.isfinite(error_j) else 0.0,
+        power_error_w=error_j / time_s,
         clock_mhz=_number(entry, ("clock_mhz", "core_freq")),
         capped=entry.get("at_limit") is True,
         settled=settled,

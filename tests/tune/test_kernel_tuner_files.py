@@ -72,6 +72,9 @@ def test_what_our_observer_wrote_keeps_its_interval_and_what_had_not_settled_doe
     assert (one.ok, one.settled, one.at_limit) == (True, Settled.YES, "capped")
     assert 1.96 * one.power_error_w * one.time_s == pytest.approx(0.01, rel=0.01)
     assert other.status is TrialStatus.NOT_SETTLED
+    for name in ("again.json", "again.t4.json"):
+        assert run(["tune", "report", str(tmp_path / "c.json"), "--out", str(tmp_path / name)]) == 0
+        assert read_results(tmp_path / name).trials[0].power_error_w == pytest.approx(one.power_error_w)
 
 
 def test_a_report_takes_a_cache_and_writes_both_formats(cache: Path, tmp_path: Path, capsys: Any) -> None:
@@ -81,6 +84,7 @@ def test_a_report_takes_a_cache_and_writes_both_formats(cache: Path, tmp_path: P
     assert "NVIDIA H100 80GB HBM3\n" in shown
     assert run(["tune", "report", str(cache), "--json"]) == 0
     before = json.loads(capsys.readouterr().out)
+    assert "the interval of their energies is not known" in shown
     for name in ("again.json", "again.t4.json"):
         assert run(["tune", "report", str(cache), "--out", str(tmp_path / name)]) == 0
         assert run(["tune", "report", str(tmp_path / name), "--json"]) == 0
