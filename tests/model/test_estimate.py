@@ -391,7 +391,7 @@ def test_counts_of_ncu_are_priced(tmp_path, capsys):
         ((KERNELS / "elementwise.ptx",), "--grid BLOCKS --block THREADS"),
         ((KERNELS / "no.ptx", *SHAPE), "no.ptx"),
         ((__file__, *SHAPE), "is neither PTX with an entry nor a cubin"),
-        ((KERNELS / "elementwise.ptx", *SHAPE, "--entry", "other"), "no kernel 'other'"),
+        ((KERNELS / "elementwise.ptx", *SHAPE, "--entry", "other"), "none is 'other': kernel"),
         (("{cubins}/sm_80.cubin", *SHAPE), "is assembled for sm_80, and the table is of NVIDIA H200"),
         (("other", "--ncu", "{csv}/9.0.csv"), "holds no kernel 'other', only gemm(float*)"),
         (("gemm", "--ncu", "{csv}/8.0.csv"), "compute capability 8.0, and the table is of NVIDIA H200"),
