@@ -6,7 +6,8 @@
 run_spread.json says how much a row differs from run to run beyond its interval, on one board and from
 board to board, which docs/accuracy.md has as a table; boards.json how the rows of a table differ between
 boards. Both are of the table.csv of every run `table-*`, `board-*` and `zeros-*`, and `operands-moving`,
-below results/GPU: all of them ran the same machine code by the same protocol. Of several runs of one board
+below results/GPU: all of them ran the same machine code by the same protocol. Of `law-*` they take equal
+halves and fewer lanes, of catalogue instructions. Of several runs of one board
 the first by name counts, and later ones give the rows that it lacks. A second run of a board (`-repeat`,
 `-after`) says only how it repeats. Rows that are withdrawn are left out, and `imprecise` ones where another
 board has them. Exit codes are those of `ptxbench`.
@@ -28,6 +29,7 @@ from run_spread import SETTINGS, run_spread
 
 from ptxbench.analysis.board_spread import BoardRun
 from ptxbench.analysis.large_steps import LARGE
+from ptxbench.core.condition import Pattern
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
@@ -60,7 +62,14 @@ _AGAIN = ("-repeat", "-after")
 _AT_UPPER_LEVEL = frozenset({"table-1241", "table-c080", "zeros-8c28"})
 _UPPER_LEVEL, _UPPER_LEVEL_ERROR = math.log(1.12), 0.02
 # Runs that have the rows of a board.
-_RUNS = ("table-*", "board-*", "zeros-*", "operands-moving", "compiler-*", "halves-*", "lanes-*", "tensor-*")
+_RUNS = (
+    *("table-*", "board-*", "zeros-*", "operands-moving", "compiler-*", "halves-*", "lanes-*", "tensor-*"),
+    # A law's tensor products are of boards whose factor nothing else tells.
+    *("law-*/core", "law-*/lanes"),
+)
+# What only a law of operands asks about, its instructions and its operands, is on docs/operands.md.
+_OF_LAW = "law."
+_PATTERNS = (Pattern.RANDOM, Pattern.ZEROS, Pattern.UNIFORM, Pattern.HALVES)
 
 
 def main() -> int:
@@ -106,9 +115,9 @@ def runs_of(gpu: str) -> tuple[RunSpread, list[BoardRun]]:
         InputError: A run cannot be read.
     """
     results = RESULTS / SHIPPED[gpu].name
-    paths = {path for pattern in _RUNS for path in results.glob(pattern)}
-    ordered = sorted(paths, key=lambda path: (path.name != REFERENCES[gpu], path.name))
-    runs = [_run(path) for path in ordered if not path.name.endswith(_AGAIN)]
+    paths = {path for pattern in _RUNS for path in results.glob(pattern) if path.is_dir()}
+    ordered = sorted(paths, key=lambda path: (path.name != REFERENCES[gpu], str(path)))
+    runs = [run for path in ordered if not path.name.endswith(_AGAIN) and (run := _run(path)).rows]
     repeats = [_run(path) for path in ordered if path.name.endswith(_AGAIN)]
     spread = run_spread(runs[0].manifest.gpu.name, runs, repeats)
     boards: dict[str, BoardRun] = {}
@@ -210,7 +219,10 @@ def _worth(row: TableRow) -> tuple[bool, bool]:
 
 def _run(folder: Path) -> BoardRun:
     manifest = read_run_manifest(folder)
-    run = BoardRun(folder.name, manifest, measured_rows(read_table(folder / TABLE), manifest))
+    every = read_table(folder / TABLE)
+    rows = [row for row in every if not row.instruction.startswith(_OF_LAW) and row.operands in _PATTERNS]
+    name = str(folder.relative_to(RESULTS / folder.relative_to(RESULTS).parts[0]))
+    run = BoardRun(name, manifest, measured_rows(rows, manifest))
     if run.name in _AT_UPPER_LEVEL:
         return replace(run, above=_UPPER_LEVEL, above_error=_UPPER_LEVEL_ERROR)
     return run

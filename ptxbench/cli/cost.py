@@ -86,6 +86,12 @@ def command(options: _Options) -> None:
     has_conditions = any(conditions) or target is not None
     if not patterns and not has_conditions:
         raise click.UsageError("name an instruction, or list them with --list.")
+    for pattern in map(str.lower, patterns):
+        if pattern in SHIPPED:
+            raise click.UsageError(
+                f"{pattern} is a table, not an instruction: give --table {pattern} beside a name, or see "
+                f"all of it by `ptxbench report {pattern}`."
+            )
     found = search(patterns or ("*",))
     if has_conditions:
         selection = narrowed(found, matching_instructions(found, *conditions, target))
