@@ -51,7 +51,7 @@ PIECE = 1 << 18
 _FAST, _MANY = 5000.0, 10_000
 _SLOWED = (
     "all kernels of CUDA graphs were looked at, which slowed a host that waits for each graph by half on an"
-    " H100: launches of graphs were not counted, or --max-launch-rate is high"
+    " H100: launches of graphs were not counted, or `max_launch_rate_per_s` is high"
 )
 
 
