@@ -8,7 +8,8 @@
  * launches one kernel behind it, and prints what that took (median and most) and what CUPTI said of it; x does
  * without waiting, and switches records of kernels each 20 launches, amid those that run. First of all, each on its
  * own: c gives CUPTI the host's clock, p has it flush each 0.2 s, s gives it buffers of 4 kB, f flushes from another
- * thread, and l launches kernels in clusters that may begin before the one before them ends.
+ * thread, l launches kernels in clusters that may begin before the one before them ends, n launches graphs in
+ * CUDA's default stream, and m copies a word to the host behind each, as a program does that reads a token.
  */
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -94,19 +95,21 @@ static int run(const char *steps) {
   next_record = (int (*)(uint8_t *, size_t, void **))find("cuptiActivityGetNextRecord");
   ((int (*)(void *, void *))find("cuptiActivityRegisterCallbacks"))((void *)on_request, (void *)on_complete);
   float *x; cudaStream_t stream; cudaGraphExec_t exec = nullptr; cudaEvent_t begin, end;
-  bool has_events = false, has_clusters = false;
+  bool has_events = false, has_clusters = false, in_default = false, copies = false;
   /* CUPTI is there before CUDA is, as an injected library has it. */
   const char *at = steps;
-  for (; *at && strchr("kgcpsfl", *at); at++) {
+  for (; *at && strchr("kgcpsflnm", *at); at++) {
     if (*at == 'k' || *at == 'g') enable(*at == 'k' ? KERNEL : GRAPH);
     if (*at == 'c') ((int (*)(uint64_t (*)()))find("cuptiActivityRegisterTimestampCallback"))(host_ns);
     if (*at == 'p') ((int (*)(uint32_t))find("cuptiActivityFlushPeriod"))(200);
     if (*at == 's') buffer_bytes = 1 << 12;
-    if (*at == 'l') has_clusters = true;
+    has_clusters |= *at == 'l', in_default |= *at == 'n', copies |= *at == 'm';
     if (*at == 'f') std::thread([flush] { for (;;) usleep(50000), flush(0); }).detach();
   }
   cudaMalloc(&x, 132 * 256 * 4); cudaMemset(x, 0, 132 * 256 * 4); cudaStreamCreate(&stream);
   cudaEventCreate(&begin); cudaEventCreate(&end);
+  cudaStream_t where = in_default ? nullptr : stream;
+  float word;
   printf("== %s\n", steps);
   for (; *at; at++) {
     int code = 0;
@@ -138,9 +141,9 @@ static int run(const char *steps) {
         double from = now_us();
         for (int i = 0; i < LAUNCHES; i++) {
           if (i % 20 == 0) i % 40 ? enable(KERNEL) : disable(KERNEL);
-          cudaGraphLaunch(exec, stream);
+          cudaGraphLaunch(exec, where);
         }
-        cudaStreamSynchronize(stream);
+        cudaStreamSynchronize(where);
         printf("%.*s: %8.2f us", int(at - steps + 1), steps, (now_us() - from) / LAUNCHES);
         flush(1);
         say();
@@ -150,11 +153,12 @@ static int run(const char *steps) {
         std::vector<double> each;
         for (int i = 0; i < LAUNCHES; i++) {
           double from = now_us();
-          if (has_events) cudaEventRecord(begin, stream);
-          cudaGraphLaunch(exec, stream);
-          if (has_events) cudaEventRecord(end, stream);
-          behind<<<1, 32, 0, stream>>>(x);
-          cudaStreamSynchronize(stream);
+          if (has_events) cudaEventRecord(begin, where);
+          cudaGraphLaunch(exec, where);
+          if (has_events) cudaEventRecord(end, where);
+          if (copies) cudaMemcpyAsync(&word, x, sizeof word, cudaMemcpyDeviceToHost, where);
+          else behind<<<1, 32, 0, where>>>(x);
+          cudaStreamSynchronize(where);
           each.push_back(now_us() - from);
         }
         flush(1);
