@@ -12,7 +12,6 @@ Boards of one GPU share a panel. Exit codes are those of `ptxbench`.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from ptxbench.core.errors import PtxbenchError
 from ptxbench.core.gpu_info import without_maker
 from ptxbench.experiment.sampling import PURPOSE, again
 from ptxbench.report.figure import new_figure, save
+from ptxbench.report.methods_plot import draw_points
 from ptxbench.storage.methods_file import LoadKind, MethodPoint, MethodsFile
 from ptxbench.storage.recording import RecordingFolder
 
@@ -41,8 +41,6 @@ WAYS = (
 _LINEAR_PCT = 3.0
 _TICKS_PCT = (-90, -50, -20, -10, -3, 0, 3, 10)
 _PANEL_IN = (4.6, 4.4)
-# Ways lie a little apart, so that whiskers do not hide each other.
-_ASIDE = 1.05
 
 
 def main() -> int:
@@ -84,18 +82,8 @@ def _draw_gpu(axes: Axes, found: Sequence[MethodsFile]) -> None:
     for at, (method, source, label, colour) in enumerate(WAYS):
         for one in found:
             points = [p for p in one.points if _is_of(p, method, source)]
-            length_s = [p.duration_s for p in points]
-            axes.plot(length_s, [p.predicted_pct for p in points], color=colour, lw=1)
-            axes.errorbar(
-                [value * _ASIDE ** (at - len(WAYS) // 2) for value in length_s],
-                [p.bias_pct for p in points],
-                yerr=[0.0 if math.isnan(p.spread_pct) else p.spread_pct for p in points],
-                fmt="o",
-                markersize=3.5,
-                capsize=2,
-                color=colour,
-                label=label if one is found[0] else None,
-            )
+            name = label if one is found[0] else None
+            draw_points(axes, points, colour, name, at - len(WAYS) // 2)
 
 
 def _is_of(point: MethodPoint, method: str, source: str) -> bool:

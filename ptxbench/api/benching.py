@@ -7,11 +7,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
-from ptxbench.api.call_options import L2, LEAST_S, MOST_S, WARM, Budget, CallSeed, MaxDifference
+from ptxbench.api.call_options import LEAST_S, MOST_S, Budget, CallSeed, MaxDifference
 from ptxbench.api.gpu import Gpu
 from ptxbench.core.bounds import within
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.option import Opt, checked, takes
+from ptxbench.core.shared_options import L2, WARM
 from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.outputs import NOTHING, Inputs, first_difference, fresh_inputs
 from ptxbench.experiment.calls.result import Against, Bench, Comparison, notes_of

@@ -7,7 +7,6 @@ from typing import Annotated
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import TIME
 
-WARM, FLUSHED = "warm", "flushed"
 LEAST_S, MOST_S = 0.5, 3600.0
 
 Budget = Annotated[
@@ -17,14 +16,6 @@ Budget = Annotated[
         MOST_S,
         help="Seconds to measure at most, once results were compared and each function was called.",
         metavar=TIME,
-    ),
-]
-L2 = Annotated[
-    str,
-    Opt(
-        help="What L2 holds when a call begins: what the last one left (warm), or nothing of it (flushed);"
-        " emptying it is taken off.",
-        choices=(WARM, FLUSHED),
     ),
 ]
 MaxDifference = Annotated[

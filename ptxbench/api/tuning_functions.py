@@ -13,10 +13,11 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from ptxbench.api.benching import opened_gpu, rounds_of
-from ptxbench.api.call_options import L2, WARM, CallSeed, MaxDifference
+from ptxbench.api.call_options import CallSeed, MaxDifference
 from ptxbench.core.bounds import whole_within
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.option import Opt, checked
+from ptxbench.core.shared_options import L2, WARM
 from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.result import Bench
 from ptxbench.experiment.calls.rounds import RoundSettings

@@ -35,6 +35,7 @@ from ptxbench.attribute.launches import Launches
 from ptxbench.attribute.powers import Expected, prior_of, resampled, solve
 from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.response import responses
+from ptxbench.attribute.whole_graphs import GraphKernel, GraphKernels
 from ptxbench.sensors.trace import Float64s
 
 NO_KERNEL = "(no kernel)"
@@ -118,6 +119,7 @@ def attribute(
     unseen_ns: Sequence[tuple[int, int]] = (),
     is_counted: bool = True,
     expected: Mapping[str, Expected] | None = None,
+    graphs: Mapping[str, GraphKernels] | None = None,
 ) -> Attribution:
     """Return what each kernel took of a GPU's energy, the largest first, and what passed without a kernel.
 
@@ -135,6 +137,7 @@ def attribute(
         is_counted: Whether their launches were counted.
         expected: What a measured table expects, by kernel name; it is the prior of those. What an earlier
             replay measured is none: it only splits groups.
+        graphs: What the kernels of graphs are that are seen as a whole, by the names of the graphs.
     """
     expected = expected or {}
     busy = ExposureMatrix(launches, origin_ns, unseen_ns, is_counted=is_counted)
@@ -163,7 +166,7 @@ def attribute(
     shares = tuple(
         replace(
             _told(share, readings, known, launches.names),
-            members=_members(share, launches, busy, readings, expected, replayed),
+            members=_members(share, launches, busy, readings, expected, {**replayed, **(graphs or {})}),
         )
         for share in _shares(design, fit, kernels, launches, busy, least_s)
     )
@@ -293,7 +296,7 @@ def _members(
     busy: ExposureMatrix,
     readings: Readings,
     known: Mapping[str, Expected],
-    graphs: Mapping[str, Mapping[str, float]],
+    graphs: Mapping[str, GraphKernels],
 ) -> tuple[Share, ...]:
     """Return what each kernel of a group takes of its energy, the largest first; none of a single one.
 
@@ -308,9 +311,10 @@ def _members(
     calls: dict[str, int] = {}
     times_s: dict[str, float] = {}
     for text in share.names:
-        for name, part in graphs.get(text, {text: 1.0}).items():
-            calls[name] = calls.get(name, 0) + int(busy.calls[number[text]])
-            times_s[name] = times_s.get(name, 0.0) + part * float(busy.by_name_s[number[text]])
+        for one in graphs.get(text, (GraphKernel(text, 1, 1.0),)):
+            calls[one.name] = calls.get(one.name, 0) + one.calls * int(busy.calls[number[text]])
+            own_s = one.share * float(busy.by_name_s[number[text]])
+            times_s[one.name] = times_s.get(one.name, 0.0) + own_s
     names, time_s = list(times_s), np.array(list(times_s.values()))
     low_w, high_w = (np.full(len(names), bound_w) for bound_w in _bounds_w(readings))
     is_known = np.array([name in known for name in names])

@@ -17,7 +17,7 @@ from ptxbench.attribute.rank import Rank, rank_folders
 from ptxbench.attribute.recorded import RUN, ProgramManifest, load
 from ptxbench.attribute.report import document as program_document
 from ptxbench.attribute.unfinished import BEGUN, load_unfinished
-from ptxbench.core.demangle import shortened
+from ptxbench.core.demangle import distinct_names
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import finite
 from ptxbench.core.printable import number, printable
@@ -28,7 +28,6 @@ from ptxbench.storage.manifest import read_manifest
 _REPORT = "energy.json"
 # A rank that takes so much more or less than the one in the middle is named.
 _UNLIKE = 0.05
-_LONGEST_NAME = 60
 # Beyond the largest machines: a size above it is a damaged one.
 _MOST_RANKS = 1_000_000
 _RANK_HEAD = (
@@ -39,8 +38,8 @@ _RANK_HEAD = (
     Column("GPU"),
 )
 _KERNEL_HEAD = (
-    *(Column(heading, Kind.NUMBER) for heading in ("J", "share", "J by rank", "s", "calls", "ranks")),
     Column("kernel"),
+    *(Column(heading, Kind.NUMBER) for heading in ("J", "share", "J by rank", "s", "calls", "ranks")),
 )
 
 
@@ -329,7 +328,8 @@ def lines(job: Job, most: int = 25, width: int | None = None) -> list[str]:
     said += render_table(_RANK_HEAD, cells, width).split("\n")
     kernels = job.kernels
     if kernels:
-        cells = [_kernel_cells(one, job) for one in kernels[:most]]
+        short = distinct_names(one.name for one in kernels)
+        cells = [(short[one.name], *_kernel_cells(one, job)) for one in kernels[:most]]
         said += ["", *render_table(_KERNEL_HEAD, cells, width).split("\n")]
         left = len(kernels) - most
         said += [f"and {left} kernels more (`ptxbench report FOLDER --json` has all)"] if left > 0 else []
@@ -360,7 +360,6 @@ def _kernel_cells(one: KernelOfRanks, job: Job) -> tuple[str, ...]:
         f"{one.time_s:.4g}",
         str(one.calls),
         str(len(one.by_rank_j)),
-        shortened(one.name, _LONGEST_NAME),
     )
 
 

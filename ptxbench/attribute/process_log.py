@@ -24,6 +24,8 @@ _SAID = {
     "refused": "kernels are not known: {}; try `ptxbench run --timer events`",
     "noreplay": "nothing can be launched again: {}",
     "shared": "another tool, as torch.profiler, used CUPTI beside",
+    "graphs": "from the first CUDA graph on launches were timed by events around them, each some microseconds"
+    " too long",
     "events": "kernels were timed by events around their launches, each some microseconds too long",
 }
 _LAUNCH = np.dtype(
@@ -51,7 +53,7 @@ PIECE = 1 << 18
 _FAST, _MANY = 5000.0, 10_000
 _SLOWED = (
     "all kernels of CUDA graphs were looked at, which slowed a host that waits for each graph by half on an"
-    " H100: launches of graphs were not counted, or --max-launch-rate is high"
+    " H100: launches of graphs were not counted, or `max_launch_rate_per_s` is high"
 )
 
 
@@ -105,6 +107,8 @@ class ProcessLog:
         dropped: Kernels that were lost.
         remarks: What else to know, a sentence each.
         turns: When its kernels were looked at.
+        graphs: Of each CUDA graph that is seen as a whole, how many kernels of each name are in it.
+        whole_ns: From when on launches, those of graphs among them, were timed by events; none: never.
         has_cuda: Whether it used CUDA.
     """
 
@@ -114,6 +118,8 @@ class ProcessLog:
     dropped: int = 0
     remarks: list[str] = field(default_factory=list)
     turns: list[_Turn] = field(default_factory=list)
+    graphs: dict[int, dict[int, int]] = field(default_factory=dict)
+    whole_ns: int = np.iinfo(np.int64).max
     has_cuda: bool = False
 
     @property
@@ -167,7 +173,10 @@ def read_process(file: Path, *, is_early: bool) -> ProcessLog:
             process.devices[number] = text
         elif word == "dropped" and number is not None:
             process.dropped += number
+        elif word == "in" and number is not None and (inside := _launched(text)).graphs > 0:
+            process.graphs.setdefault(number, {})[inside.alone] = inside.graphs
         elif word in _SAID:
+            process.whole_ns = number if word == "graphs" and number is not None else process.whole_ns
             process.remarks.append(f"process {pid}: {_SAID[word].format(rest)}")
             ended = ended or word == "refused"
         elif word in ("off", "on", "end") and number is not None:

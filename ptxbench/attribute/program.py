@@ -364,6 +364,7 @@ def share_of(
             unseen_ns=log.unseen_ns,
             is_counted=log.is_counted,
             expected=expected,
+            graphs=log.graphs,
         )
     kernels = found.kernels if source is Followed.KERNELS else ()
     return GpuShare(energy, kernels, found.ranges, found.delay_s)

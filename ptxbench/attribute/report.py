@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptxbench.api.window_energy import energy_text
@@ -12,12 +12,13 @@ from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.replay.profile import Profile
 from ptxbench.attribute.replay.shown import document as profile_document
 from ptxbench.attribute.replay.shown import text as profile_text
-from ptxbench.core.demangle import demangled, shortened
+from ptxbench.core.demangle import demangled, distinct_names
 from ptxbench.core.estimate import finite
 from ptxbench.core.printable import render_csv
 from ptxbench.report.text_table import Column, Kind, render_table
 
-_LONGEST_NAME = 60
+# Beside how many they are, the name of the largest kernel of a group.
+_LONGEST_OF_GROUP = 40
 _HEAD = tuple(
     Column(heading, Kind.NUMBER) for heading in ("J", "J (95% interval)", "share", "mean W", "s", "calls")
 )
@@ -156,18 +157,24 @@ def lines(
         if gpu.kernels:
             ordered = sorted(gpu.kernels, key=lambda share: share.names == (NO_KERNEL,))
             shown = [share for share in ordered if share.names != (NO_KERNEL,)][:most]
+            short = distinct_names(
+                name for share in ordered for one in (share, *share.members) for name in one.names[:1]
+            )
             cells: list[Sequence[str]] = []
             for share in [*shown, *ordered[-1:]]:
-                cells.append(_cells(share, gpu.energy.energy_j))
-                cells += _member_cells(share, gpu.energy.energy_j)
-            said += render_table((*_HEAD, Column("kernel")), cells, width).split("\n")
+                cells.append(_cells(share, gpu.energy.energy_j, _named(share, short)))
+                cells += _member_cells(share, gpu.energy.energy_j, short)
+            said += render_table((Column("kernel"), *_HEAD), cells, width).split("\n")
             left = len(ordered) - 1 - len(shown)
             said += [f"and {left} kernels more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []
         if gpu.ranges:
             ordered = sorted(gpu.ranges, key=lambda share: -share.energy_j)
-            cells = [_cells(share, gpu.energy.energy_j, f", {share.method}") for share in ordered[:most]]
+            cells = [
+                _cells(share, gpu.energy.energy_j, f"{share.names[0]}, {share.method}")
+                for share in ordered[:most]
+            ]
             heading = Column("range of the program (they may overlap)")
-            said += render_table((*_HEAD, heading), cells, width).split("\n")
+            said += render_table((heading, *_HEAD), cells, width).split("\n")
             left = len(ordered) - most
             said += [f"and {left} ranges more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []
     said += unit_lines(program)
@@ -228,28 +235,34 @@ def _beside(share: Share) -> str:
     return table + (", too short to tell" if share.method.startswith("too short") else "")
 
 
-def _member_cells(share: Share, whole_j: float) -> list[Sequence[str]]:
+def _member_cells(share: Share, whole_j: float, short: Mapping[str, str]) -> list[Sequence[str]]:
     """Return what each name of a group may have taken, a row each."""
-    found: list[Sequence[str]] = [_cells(one, whole_j, by_time=True) for one in share.members[:_MOST_MEMBERS]]
+    found: list[Sequence[str]] = [
+        _cells(one, whole_j, f"~ {_named(one, short)}") for one in share.members[:_MOST_MEMBERS]
+    ]
     left = len(share.members) - len(found)
     if left > 0:
-        found.append((*("" for _ in _HEAD), f"~ and {left} more (`ptxbench run --out FOLDER` keeps all)"))
+        found.append((f"~ and {left} more (`ptxbench run --out FOLDER` keeps all)", *("" for _ in _HEAD)))
     return found
 
 
-def _cells(share: Share, whole_j: float, after: str = "", *, by_time: bool = False) -> tuple[str, ...]:
-    low_j, high_j = share.interval_j
-    name = shortened(share.names[0], _LONGEST_NAME)
+def _named(share: Share, short: Mapping[str, str]) -> str:
+    """Return the short name of a kernel, or of the largest of a group, and what is said behind it."""
+    name = short[share.names[0]]
     if len(share.names) > 1:
+        name = name if len(name) <= _LONGEST_OF_GROUP else f"{name[: _LONGEST_OF_GROUP - 3]}..."
         name = f"{len(share.names)} kernels, not separable; the largest is {name}"
-    if by_time:
-        name = f"~ {name}"
+    return f"{name}{_beside(share)}"
+
+
+def _cells(share: Share, whole_j: float, name: str) -> tuple[str, ...]:
+    low_j, high_j = share.interval_j
     return (
+        name,
         f"{share.energy_j:.4g}",
         f"{low_j:.4g} to {high_j:.4g}",
         f"{share.energy_j / whole_j:.1%}",
         f"{share.energy_j / share.time_s:.1f}" if share.time_s > 0 else "",
         f"{share.time_s:.4g}",
         str(share.calls),
-        f"{name}{after}{_beside(share)}",
     )

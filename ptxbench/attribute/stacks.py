@@ -16,8 +16,8 @@ from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.recorded import RecordedProgram
 from ptxbench.attribute.replay.profile import Profile, ProfileRow
-from ptxbench.attribute.replay.shown import launch_shape, short_name
-from ptxbench.core.demangle import demangled
+from ptxbench.attribute.replay.shown import launch_shape
+from ptxbench.core.demangle import demangled, short_name
 from ptxbench.devices.step import NodeType
 from ptxbench.sensors.trace import Float64s
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from ptxbench.api.call_options import L2, WARM, Budget, MaxDifference
+from ptxbench.api.call_options import Budget, MaxDifference
 from ptxbench.cli.command import command_of
 from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.option import Arg, Opt
-from ptxbench.core.shared_options import Json, Seed
+from ptxbench.core.shared_options import L2, WARM, Json, Seed
 
 if TYPE_CHECKING:
     from ptxbench.experiment.calls.result import Comparison

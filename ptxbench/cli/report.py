@@ -172,10 +172,15 @@ def _report_no_table(options: _Options, form: str) -> bool:
 
 def _report_job(options: _Options, form: str) -> bool:
     """Print what the ranks of a job took, and return whether the folder is one of a job."""
+    from ptxbench.attribute.rank import rank_folders
+
+    (run,) = options.runs
+    if not rank_folders(run):
+        return False
+    # These load scipy, which a table needs not.
     from ptxbench.attribute.job import document, lines, load_job
     from ptxbench.storage.location import require_outside
 
-    (run,) = options.runs
     job = load_job(run)
     if job is None:
         return False

@@ -122,6 +122,16 @@ Precision = Annotated[
         high=1.0,
     ),
 ]
+# What L2 holds when a kernel begins.
+WARM, FLUSHED = "warm", "flushed"
+L2 = Annotated[
+    str,
+    Opt(
+        help="What L2 holds when a call begins: what the last one left (warm), or nothing of it (flushed);"
+        " emptying it is taken off.",
+        choices=(WARM, FLUSHED),
+    ),
+]
 
 
 def tables_of(default: str, *, former: str) -> Opt:

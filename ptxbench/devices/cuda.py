@@ -224,6 +224,18 @@ class CudaGpu:
             self._context.make_current()
             return L2Flush(_call, self._attribute("L2_CACHE_SIZE"))
 
+    def launching(self, launch: Launch) -> Callable[[], object]:
+        """Return what launches a kernel once in the default stream, until another is prepared.
+
+        Raises:
+            LaunchError: The kernel could not be loaded.
+            GpuError: An earlier kernel broke the CUDA context.
+        """
+        with self._context.watched():
+            (prepared,) = self._prepared((launch,))
+            self._buffers.upload(launch)
+            return partial(_start, launch, *prepared, 0)
+
     def captured(self, stream: int, call: Callable[[], object]) -> Any:
         """Return what a call puts into a stream as a CUDA graph, without that it runs; the caller keeps it.
 

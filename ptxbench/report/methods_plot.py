@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,9 @@ def plot_methods(found: MethodsFile, path: Path) -> None:
         for axes, kind in zip(row, kinds, strict=True):
             here = [p for p in found.points if (p.source, p.kind) == (source, kind)]
             for method in dict.fromkeys(point.method for point in here):
-                _draw(axes, method, [point for point in here if point.method == method])
+                place = list(_COLOURS).index(method) - len(_COLOURS) // 2
+                own = [point for point in here if point.method == method]
+                draw_points(axes, own, _COLOURS[method], method, place)
             axes.axhline(0, color="0.6", lw=0.8, zorder=0)
             axes.grid(alpha=0.25)
             axes.set_title(f"{source}, {kind} power", fontsize="small")
@@ -78,22 +81,27 @@ def plot_methods(found: MethodsFile, path: Path) -> None:
     save(figure, path)
 
 
-def _draw(axes: Axes, method: str, points: list[MethodPoint]) -> None:
-    colour = _COLOURS[method]
-    # A little apart, so that whiskers do not hide each other.
-    aside = _ASIDE ** (list(_COLOURS).index(method) - len(_COLOURS) // 2)
-    duration_s = [point.duration_s * aside for point in points]
-    spread_pct = [0.0 if math.isnan(point.spread_pct) else point.spread_pct for point in points]
-    axes.plot(
-        [point.duration_s for point in points], [point.predicted_pct for point in points], color=colour, lw=1
-    )
+def draw_points(
+    axes: Axes, points: Sequence[MethodPoint], colour: str, label: str | None, place: int
+) -> None:
+    """Draw bias and spread of one way (dots with whiskers), and the bias as predicted (a line).
+
+    Args:
+        axes: Where.
+        points: Its points.
+        colour: Of all.
+        label: In the legend; None: not there.
+        place: How far aside, so that whiskers do not hide each other.
+    """
+    length_s = [point.duration_s for point in points]
+    axes.plot(length_s, [point.predicted_pct for point in points], color=colour, lw=1)
     axes.errorbar(
-        duration_s,
+        [value * _ASIDE**place for value in length_s],
         [point.bias_pct for point in points],
-        yerr=spread_pct,
+        yerr=[0.0 if math.isnan(point.spread_pct) else point.spread_pct for point in points],
         fmt="o",
         markersize=4,
         capsize=2,
         color=colour,
-        label=method,
+        label=label,
     )

@@ -129,6 +129,24 @@ class PowerOutcome:
             return replace(outcome, status=TrialStatus.NO_POWER, reason=power.reason)
         return replace(outcome, settled=Settled.YES)
 
+    def without(self, time_s: float, energy_j: float, error_j: float) -> Self:
+        """Return it less what was done beside it each time.
+
+        Args:
+            time_s: Time of that.
+            energy_j: Its energy.
+            error_j: Standard error of it.
+        """
+        own_s, own_j = float(getattr(self, self._TIME)) - time_s, self.energy_j - energy_j
+        times: dict[str, Any] = {self._TIME: own_s}
+        return replace(
+            self,
+            power_w=own_j / own_s,
+            power_error_w=math.hypot(self.error_j, error_j) / own_s,
+            energy_j=own_j,
+            **times,
+        )
+
     def without_power(self, reason: str) -> Self:
         """Return it without the power that was read, which is not believed."""
         nan = math.nan

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ptxbench.core.option import Opt
-from ptxbench.core.shared_options import TUNE_TABLE, Seed, window_of
+from ptxbench.core.shared_options import L2, TUNE_TABLE, WARM, Seed, window_of
 
 if TYPE_CHECKING:
     from ptxbench.tune.objective import Goal
@@ -65,6 +65,7 @@ class SearchOptions:
     prune: Annotated[float | None, Opt(1, 1000)] = None
     measurements: Annotated[int, Opt(1, 100)] = 1
     heat_up_s: Annotated[float, Opt(0, 3600, flag="--heat-up")] = 0.0
+    l2: L2 = WARM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +114,7 @@ class TuningOptions(SeedOptions, SampleOptions, SearchOptions):
                 seed=self.seed or 0,
                 measurements=self.measurements,
                 heat_up_s=self.heat_up_s,
+                l2=self.l2,
             ),
             strategy=self.strategy or "",
             budget=self.budget,

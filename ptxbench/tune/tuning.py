@@ -42,7 +42,7 @@ from ptxbench.tune.trial import Trial
 from ptxbench.tune.tunable_kernel import Point, TunableKernel
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import Core, Problem
-from ptxbench.tune.variant_runner import TrialOptions, VariantRunner, require_window
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner, require_flush, require_window
 
 TIMED, BY_ESTIMATE, AT_RANDOM, BY_BLOCKS = "timed", "estimate", "random", "guerreiro"
 
@@ -159,6 +159,7 @@ def tune(
     tuning = _with_own_table(tuning, gpu.info)
     strategy = tuning.strategy or usual_strategy(tuning)
     require_sense(tuning, strategy)
+    require_flush(gpu, tuning.options.l2, tuning.beside)
     if tuning.options.power:
         require_window(gpu, tuning.options.window_s)
     tunable, space = tunable_of(gpu, tuning)
@@ -208,6 +209,7 @@ def tune(
         finally:
             folder.require(runner.source)
             folder.close()
+            runner.close()
     return found_in(folder, goal, len(space.candidates))
 
 

@@ -13,12 +13,14 @@ from ptxbench.catalogue.occupancy import occupancy
 from ptxbench.core.errors import ArgumentError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.core.shared_options import FLUSHED, WARM
 from ptxbench.devices.base import Gpu
-from ptxbench.devices.calling import CallingGpu
+from ptxbench.devices.calling import Call, CallingGpu, Flush, FlushingGpu
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import (
     BoardLimits,
+    KernelPower,
     launches_in,
     low_clock_note,
     run_until_settled,
@@ -58,6 +60,7 @@ class TrialOptions:
         seed: Of the operands.
         measurements: How often the power of each is measured; the median energy counts.
         heat_up_s: How long each runs before its power is read.
+        l2: What L2 holds when a launch begins: "warm", or "flushed".
     """
 
     power: bool = True
@@ -66,6 +69,16 @@ class TrialOptions:
     seed: int = 0
     measurements: int = 1
     heat_up_s: float = 0.0
+    l2: str = WARM
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """What is done before each launch: its time in s, its energy in J, and the standard error of that."""
+
+    time_s: float = 0.0
+    energy_j: float = 0.0
+    error_j: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,10 +88,22 @@ class _Work:
     Attributes:
         time_s: Does it so often, and returns how long that took, s.
         run: Idles for so many s, then does it so often while power is recorded.
+        beside: What both do besides, each time.
     """
 
     time_s: Callable[[int], float]
     run: Callable[[int, float], KernelRun]
+    beside: _Beside = _Beside()
+
+    def alone_s(self, time_s: float) -> float:
+        """Return a time without what is done beside.
+
+        Raises:
+            LaunchError: Nothing is left of it.
+        """
+        if time_s <= self.beside.time_s:
+            raise LaunchError("it takes no time beside emptying L2")
+        return time_s - self.beside.time_s
 
 
 class VariantRunner:
@@ -120,9 +145,16 @@ class VariantRunner:
         self._metrics = metrics
         self._temperature = (-math.inf, math.nan)
         self._verdicts: dict[str, tuple[Correct, str]] = {}
+        self._flush: Flush | None = None
+        self._flushes: dict[GpuSettings, _Beside] = {}
         self.source = SourceCheck(
             board_sensor(gpu.sensors), gpu.sensors, [trial.compared for trial in before]
         )
+
+    def close(self) -> None:
+        """Release what emptying L2 takes."""
+        if self._flush is not None:
+            self._flush.close()
 
     def predict(
         self,
@@ -214,9 +246,10 @@ class VariantRunner:
         trial = replace(trial, correct=correct, check_wall_s=time.perf_counter() - began_s)
         if correct is Correct.NO:
             return replace(trial, status=TrialStatus.WRONG, reason=why)
-        work = self._work(kernel)
+        work = self._work(kernel, trial.settings)
         began_s = time.perf_counter()
-        time_s = short_timing_s(work.time_s)
+        whole_s = short_timing_s(work.time_s)
+        time_s = work.alone_s(whole_s)
         temperature_c = self._temperature_c()
         trial = replace(trial, time_s=time_s, temperature_c=temperature_c)
         trial = replace(
@@ -227,7 +260,7 @@ class VariantRunner:
         if why := objection(trial):
             return replace(trial, status=TrialStatus.PRUNED, reason=why)
         if heat_up_s := self._options.heat_up_s:
-            work.time_s(launches_in(heat_up_s, time_s))
+            work.time_s(launches_in(heat_up_s, whole_s))
         tries = [self._with_power(trial, work)]
         while tries[-1].ok and len(tries) < self._options.measurements:
             tries.append(self._with_power(trial, work))
@@ -249,8 +282,20 @@ class VariantRunner:
             self._temperature = (now_s, self.gpu.telemetry().temperature_c)
         return self._temperature[1]
 
-    def _work(self, kernel: Any) -> _Work:
+    def _work(self, kernel: Any, settings: GpuSettings) -> _Work:
         gpu = self.gpu
+        if self._options.l2 == FLUSHED:
+            assert isinstance(gpu, FlushingGpu)  # noqa: S101 - `require_flush` sees to that
+            flush = self._flush = self._flush or gpu.l2_flush()
+            if settings not in self._flushes:
+                self._flushes[settings] = self._beside(_calling(gpu, flush), settings)
+            launch_once = gpu.launching(self.tunable.launch(kernel))
+
+            def flushed() -> None:
+                flush()
+                launch_once()
+
+            return replace(_calling(gpu, flushed), beside=self._flushes[settings])
         if not isinstance(kernel, Calling):
             launch = self.tunable.launch(kernel)
             return _Work(
@@ -258,30 +303,47 @@ class VariantRunner:
                 lambda times, pause_s: gpu.run(replace(launch, times=times, before_s=pause_s)),
             )
         assert isinstance(gpu, CallingGpu)  # noqa: S101 - `tune_function` wants one
-        calling, call = gpu, kernel.call
+        return _calling(gpu, kernel.call)
 
-        def run(times: int, pause_s: float) -> KernelRun:
-            calling.clock.sleep_s(pause_s)
-            return calling.run_calls(call, times)
+    def _beside(self, work: _Work, settings: GpuSettings) -> _Beside:
+        """Return what emptying L2 takes by itself.
 
-        return _Work(lambda times: calling.time_calls_s(call, times), run)
+        Raises:
+            LaunchError: Its power is not known.
+        """
+        time_s = short_timing_s(work.time_s)
+        if not self._options.power:
+            return _Beside(time_s)
+        _, found = self._settled(work, time_s, settings)
+        why = found.unsettled or found.power.reason
+        if why:
+            raise LaunchError(f"what emptying L2 takes is not known: {why}")
+        energy_j, error_j = (
+            one * found.launch_s for one in (found.power.power_w, found.power.standard_error_w)
+        )
+        return _Beside(found.launch_s, energy_j, error_j)
+
+    def _settled(self, work: _Work, time_s: float, settings: GpuSettings) -> tuple[KernelRun, KernelPower]:
+        def attempt(window_s: float) -> tuple[KernelRun, int]:
+            times = launches_in(window_s, time_s)
+            return work.run(times, self.source.pause_s), times
+
+        limits = BoardLimits.of(self.gpu.info, settings)
+        return run_until_settled(attempt, self._options.window_s, self.source, limits)
 
     def _with_power(self, trial: Trial, work: _Work) -> Trial:
         began_s = time.perf_counter()
-
-        def attempt(window_s: float) -> tuple[KernelRun, int]:
-            times = launches_in(window_s, trial.time_s)
-            return work.run(times, self.source.pause_s), times
-
         for observer in self._observers:
             observer.before()
-        run, result = run_until_settled(
-            attempt, self._options.window_s, self.source, BoardLimits.of(self.gpu.info, trial.settings)
-        )
+        run, result = self._settled(work, trial.time_s + work.beside.time_s, trial.settings)
         seen = [one for observer in self._observers for one in checked(observer.after())]
         low_clock = "" if result.slowed else self._clock_note(trial, run)
+        work.alone_s(result.launch_s)
+        trial = trial.with_power(result)
+        if self._options.l2 == FLUSHED:
+            trial = trial.without(work.beside.time_s, work.beside.energy_j, work.beside.error_j)
         trial = replace(
-            trial.with_power(result),
+            trial,
             clock_mhz=_held_mhz(run),
             temperature_c=run.after.temperature_c,
             power_wall_s=time.perf_counter() - began_s,
@@ -297,6 +359,30 @@ class VariantRunner:
         if self._model is None:
             return trial
         return trial.estimated_by(self._model, self.tunable.problem, time_s, temperature_c)
+
+
+def _calling(gpu: CallingGpu, call: Call) -> _Work:
+    """Return a call of the default stream as what is timed and measured."""
+
+    def run(times: int, pause_s: float) -> KernelRun:
+        gpu.clock.sleep_s(pause_s)
+        return gpu.run_calls(call, times)
+
+    return _Work(lambda times: gpu.time_calls_s(call, times), run)
+
+
+def require_flush(gpu: Gpu, l2: str, beside: str) -> None:
+    """Refuse to empty L2 where that cannot be done, or a library is measured beside that finds it warm.
+
+    Raises:
+        ArgumentError: It is so.
+    """
+    if l2 == FLUSHED and not isinstance(gpu, FlushingGpu):
+        raise ArgumentError("l2", f"cannot be emptied on {gpu.info.name}; leave it at warm")
+    if l2 == FLUSHED and beside:
+        raise ArgumentError(
+            "l2", "flushed does not go with `beside`, whose calls find L2 warm; leave one out"
+        )
 
 
 def require_window(gpu: Gpu, window_s: float) -> None:

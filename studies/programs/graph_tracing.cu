@@ -6,7 +6,10 @@
  * those of whole graphs, e and E events around each graph; i makes a graph of 900 kernels, and I does with records
  * of kernels off while it is instantiated, as `ptxbench run` does; r launches it 200 times, waits for each,
  * launches one kernel behind it, and prints what that took (median and most) and what CUPTI said of it; x does
- * without waiting, and switches records of kernels each 20 launches, amid those that run.
+ * without waiting, and switches records of kernels each 20 launches, amid those that run. First of all, each on its
+ * own: c gives CUPTI the host's clock, p has it flush each 0.2 s, s gives it buffers of 4 kB, f flushes from another
+ * thread, l launches kernels in clusters that may begin before the one before them ends, n launches graphs in
+ * CUDA's default stream, and m copies a word to the host behind each, as a program does that reads a token.
  */
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -19,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 enum { KERNEL = 10, GRAPH = 51, NODES = 900, LAUNCHES = 200 };
@@ -30,8 +34,13 @@ struct Seen { uint64_t start, end; bool in_graph; };
 static std::vector<Seen> kernels, graphs;
 static std::mutex lock;
 static int (*next_record)(uint8_t *, size_t, void **);
+static size_t buffer_bytes = 1 << 20;
+static uint64_t host_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 static void on_request(uint8_t **to, size_t *size, size_t *most) {
-  *to = (uint8_t *)aligned_alloc(8, *size = 1 << 20);
+  *to = (uint8_t *)aligned_alloc(8, *size = buffer_bytes);
   *most = 0;
 }
 static void on_complete(void *, uint32_t, uint8_t *from, size_t, size_t valid) {
@@ -86,12 +95,21 @@ static int run(const char *steps) {
   next_record = (int (*)(uint8_t *, size_t, void **))find("cuptiActivityGetNextRecord");
   ((int (*)(void *, void *))find("cuptiActivityRegisterCallbacks"))((void *)on_request, (void *)on_complete);
   float *x; cudaStream_t stream; cudaGraphExec_t exec = nullptr; cudaEvent_t begin, end;
-  bool has_events = false;
+  bool has_events = false, has_clusters = false, in_default = false, copies = false;
   /* CUPTI is there before CUDA is, as an injected library has it. */
   const char *at = steps;
-  for (; *at == 'k' || *at == 'g'; at++) enable(*at == 'k' ? KERNEL : GRAPH);
+  for (; *at && strchr("kgcpsflnm", *at); at++) {
+    if (*at == 'k' || *at == 'g') enable(*at == 'k' ? KERNEL : GRAPH);
+    if (*at == 'c') ((int (*)(uint64_t (*)()))find("cuptiActivityRegisterTimestampCallback"))(host_ns);
+    if (*at == 'p') ((int (*)(uint32_t))find("cuptiActivityFlushPeriod"))(200);
+    if (*at == 's') buffer_bytes = 1 << 12;
+    has_clusters |= *at == 'l', in_default |= *at == 'n', copies |= *at == 'm';
+    if (*at == 'f') std::thread([flush] { for (;;) usleep(50000), flush(0); }).detach();
+  }
   cudaMalloc(&x, 132 * 256 * 4); cudaMemset(x, 0, 132 * 256 * 4); cudaStreamCreate(&stream);
   cudaEventCreate(&begin); cudaEventCreate(&end);
+  cudaStream_t where = in_default ? nullptr : stream;
+  float word;
   printf("== %s\n", steps);
   for (; *at; at++) {
     int code = 0;
@@ -104,7 +122,15 @@ static int run(const char *steps) {
       case 'i': case 'I': {
         cudaGraph_t graph;
         cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
-        for (int i = 0; i < NODES; i++) inside<<<132, 256, 0, stream>>>(x);
+        cudaLaunchAttribute how[2] = {};
+        how[0].id = cudaLaunchAttributeClusterDimension;
+        how[0].val.clusterDim.x = 2, how[0].val.clusterDim.y = how[0].val.clusterDim.z = 1;
+        how[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        how[1].val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t as = {};
+        as.gridDim = dim3(132), as.blockDim = dim3(256), as.stream = stream;
+        as.attrs = how, as.numAttrs = has_clusters ? 2 : 0;
+        for (int i = 0; i < NODES; i++) cudaLaunchKernelEx(&as, inside, x);
         cudaStreamEndCapture(stream, &graph);
         if (*at == 'I') disable(KERNEL);
         code = cudaGraphInstantiate(&exec, graph, 0);
@@ -115,9 +141,9 @@ static int run(const char *steps) {
         double from = now_us();
         for (int i = 0; i < LAUNCHES; i++) {
           if (i % 20 == 0) i % 40 ? enable(KERNEL) : disable(KERNEL);
-          cudaGraphLaunch(exec, stream);
+          cudaGraphLaunch(exec, where);
         }
-        cudaStreamSynchronize(stream);
+        cudaStreamSynchronize(where);
         printf("%.*s: %8.2f us", int(at - steps + 1), steps, (now_us() - from) / LAUNCHES);
         flush(1);
         say();
@@ -127,11 +153,12 @@ static int run(const char *steps) {
         std::vector<double> each;
         for (int i = 0; i < LAUNCHES; i++) {
           double from = now_us();
-          if (has_events) cudaEventRecord(begin, stream);
-          cudaGraphLaunch(exec, stream);
-          if (has_events) cudaEventRecord(end, stream);
-          behind<<<1, 32, 0, stream>>>(x);
-          cudaStreamSynchronize(stream);
+          if (has_events) cudaEventRecord(begin, where);
+          cudaGraphLaunch(exec, where);
+          if (has_events) cudaEventRecord(end, where);
+          if (copies) cudaMemcpyAsync(&word, x, sizeof word, cudaMemcpyDeviceToHost, where);
+          else behind<<<1, 32, 0, where>>>(x);
+          cudaStreamSynchronize(where);
           each.push_back(now_us() - from);
         }
         flush(1);

@@ -46,6 +46,15 @@ def test_the_arrays_that_are_given_are_those_that_are_compared():
         found.best  # noqa: B018
 
 
+@pytest.mark.gpu
+def test_a_launch_that_finds_l2_empty_takes_more_on_a_real_gpu():
+    warm, cold = (
+        tuned("0", axes={"BLOCK": [256]}, window_s=0.4, l2=l2, budget=1).best for l2 in ("warm", "flushed")
+    )
+    assert cold.time_s > warm.time_s, (warm, cold)
+    assert cold.energy_j > 1.1 * warm.energy_j, (warm, cold)
+
+
 class Watching:
     """Counts what it saw; `told` is what it says in the end."""
 

@@ -25,8 +25,12 @@ def invoke(*arguments):
     return CliRunner().invoke(validate, [str(a) for a in arguments], catch_exceptions=False)
 
 
-def test_json_is_one_document():
-    data = json.loads(invoke(*FILES, "--json").output)
+@pytest.fixture(scope="module")
+def data():
+    return json.loads(invoke(*FILES, "--json").output)
+
+
+def test_json_is_one_document(data):
     assert data["source"] == "instant"
     assert data["kind"] == "real"
     assert 0 < data["offset_ms"]["value"] < 3
@@ -64,7 +68,7 @@ def test_mapping_is_used(tmp_path):
         invoke(*FILES, "--mapping", mapping)
 
 
-def test_board_and_mapping_choose_from_a_log_without_names_of_two_gpus(tmp_path):
+def test_board_and_mapping_choose_from_a_log_without_names_of_two_gpus(tmp_path, data):
     rows = [line.split(",") for line in (STEP / "nvml.csv").read_text().splitlines()[1:]]
     log = tmp_path / "log.csv"
     lines = [f"{row[0]},{board},{row[6] if board == 0 else 29}" for row in rows for board in (0, 1)]
@@ -74,10 +78,8 @@ def test_board_and_mapping_choose_from_a_log_without_names_of_two_gpus(tmp_path)
     files = [*FILES[:2], "--nvml", log, *FILES[4:], "--mapping", mapping, "--json"]
     with pytest.raises(InputError, match=r"several GPUs \(index 0, 1\)"):
         invoke(*files)
-    found, whole = (
-        json.loads(invoke(*one).output) for one in ([*files, "--nvml-gpu", 0], [*FILES, "--json"])
-    )
-    assert found["gain"] == whole["gain"]
+    found = json.loads(invoke(*files, "--nvml-gpu", 0).output)
+    assert found["gain"] == data["gain"]
     assert "of log.csv the rows with index 0 are taken" in found["notes"]
     with pytest.raises(InputError, match="--nvml-gpu goes with --nvml"):
         invoke(*FILES[:2], "--run", "x", "--nvml-gpu", 0)

@@ -6,13 +6,18 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
+from fakes.called import drawing
 from fakes.distorters import changed_in_time, distorted
 from fakes.faults import Fault, FaultyGpu, LateGpu, Moment
+from fakes.simulated_step import ReplayingGpu
 from tune.fakes_kernel import write_spec
 from tune.fakes_tune import VARIANT, CallableGpu, trial
 
+from ptxbench.core.errors import ArgumentError
+from ptxbench.devices.base import Launch
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.devices.simulated.load import H200
 from ptxbench.devices.simulated.profile import Profile, Regulator
@@ -34,7 +39,7 @@ from ptxbench.tune.trial import Trial
 from ptxbench.tune.tuning import Tuned, Tuning, tune
 from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import DType, Problem
-from ptxbench.tune.variant_runner import TrialOptions, VariantRunner
+from ptxbench.tune.variant_runner import TrialOptions, VariantRunner, require_flush
 
 PROBLEM = Problem(DType.F32, 4096, 4096, 4096)
 LIMIT_W = 350.0
@@ -96,6 +101,36 @@ def test_a_variant_is_heated_up_and_measured_as_often_as_that_is_wanted(kernel: 
     assert found.energy_j == sorted(found.energies_j)[1]
     assert len(found.energies_j) == 3
     assert 5.6 < gpu.clock.now_ns() * 1e-9 - begun_s < 10
+
+
+class FlushingGpu(ReplayingGpu):
+    """A simulated GPU whose L2 can be emptied; a kernel takes 1 ms and 200 W beside the static power."""
+
+    def __init__(self, flush_s: float) -> None:
+        super().__init__()
+        self.flush_s = flush_s
+
+    def l2_flush(self) -> MagicMock:
+        return MagicMock(side_effect=drawing(self, 300.0, self.flush_s))
+
+    def launching(self, launch: Launch) -> Callable[[], object]:
+        return drawing(self, 200.0, 1e-3)
+
+
+def test_what_emptying_l2_takes_is_taken_off(kernel: Kernel) -> None:
+    options, small = TrialOptions(window_s=0.2, l2="flushed"), Problem(DType.F32, 128, 128, 128)
+    short, long = (
+        VariantRunner(FlushingGpu(flush_s), Gemm(small), options, None).measure(kernel)
+        for flush_s in (2e-4, 1e-3)
+    )
+    assert (long.time_s, long.steady_s) == pytest.approx((1e-3, 1e-3), rel=0.01)
+    assert long.power_w == pytest.approx(short.power_w, rel=0.01)
+    assert long.energy_j == pytest.approx(long.power_w * long.steady_s)
+    assert long.power_error_w > short.power_error_w
+    with pytest.raises(ArgumentError, match="l2 cannot be emptied on"):
+        require_flush(SimulatedGpu(), "flushed", "")
+    with pytest.raises(ArgumentError, match="does not go with `beside`"):
+        require_flush(FlushingGpu(1e-3), "flushed", "cublas")
 
 
 def test_what_does_not_settle_at_the_limit_has_a_status_of_its_own_and_is_not_ranked(

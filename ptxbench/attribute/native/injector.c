@@ -8,7 +8,9 @@
  *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME" (escaped: see say_name), "device ORDINAL UUID",
  *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED IN_GRAPHS"
  *                  and "on NS LAUNCHED IN_GRAPHS" (kernels are not seen between them; kernels launched one by
- *                  one and in graphs until then by launch_timer.c, 0 without it), "refused WHY",
+ *                  one and in graphs until then by launch_timer.c, 0 without it), "graphs NS" (launches are timed
+ *                  by events from here on), "in ID NAME COUNT" (so many kernels of a name are in a graph),
+ *                  "refused WHY",
  *                  "end NS LAUNCHED IN_GRAPHS"
  *
  * CUPTI serves one tool. Where this library is preloaded as well, another tool's calls come through here: this
@@ -99,6 +101,7 @@ enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
 enum { SLICE_MS = 100, TICK_MS = 10, LOOK_S = 2, FEW_GRAPHS = 3, FEW_TICKS = 2, GRAPH_COSTS = 100, GRAPHS_OFF = 99 };
 enum { MOST_OFF_S = 10, MOST_WAIT_S = 2 };
 #define WHOLE_GRAPH "(a CUDA graph)"
+#define ALL_LAUNCHES 1e9
 #define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
 /* CUPTI_API_VERSION: 14 is CUDA 11.0, the first with this layout; 13.x is 130000 and up. */
@@ -113,6 +116,7 @@ static struct {
     int (*flush_all)(uint32_t);
     int (*flush_period)(uint32_t);
     int (*timestamps)(clock_fn);
+    int (*timestamp)(uint64_t *);
     int (*version)(uint32_t *);
 } cupti;
 
@@ -121,6 +125,7 @@ static struct {
     volatile int is_replaying; /* kernels are not looked at meanwhile */
     volatile int asks_off;     /* the turn that is wanted; `is_off` is the one that was taken */
     int making, is_paused;     /* graphs that are being made, and whether kernels are not looked at for that */
+    int is_limited, by_events; /* whether not all kernels are asked for, and whether CUPTI was left for events */
     pid_t pid;
     pthread_mutex_t lock;
     uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, in_graphs, graphs;
@@ -151,6 +156,14 @@ static struct {
     size_t count, slots;
     uint32_t *slot; /* index + 1; 0: free */
 } names;
+
+/* Whether kernels of graphs are looked at in turns, and how: not by default, as CUPTI gave them wrong times. What
+ * is to be tried is a sum: with CUPTI's own clock, with nothing flushed but between turns, in large buffers. */
+enum { TURNS = 1, OWN_CLOCK = 2, QUIET = 4, LARGE_BUFFERS = 8 };
+static int turns_graphs(void) {
+    const char *text = getenv("PTXBENCH_GRAPH_TURNS");
+    return text ? atoi(text) : 0;
+}
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -286,7 +299,7 @@ static size_t next_bytes(void) {
     if (before_ns && since_ns < FLUSH_MS * 1000000u / 4 && bytes < MOST_BYTES) bytes *= 2;
     if (since_ns > FLUSH_MS * 1000000u && bytes > LEAST_BYTES) bytes /= 2;
     before_ns = at_ns;
-    size_t chosen = bytes;
+    size_t chosen = turns_graphs() & LARGE_BUFFERS ? MOST_BYTES : bytes;
     pthread_mutex_unlock(&state.lock);
     return chosen;
 }
@@ -485,7 +498,7 @@ static struct tally tally(void) {
 }
 
 static struct tally flushed_tally(void) {
-    cupti.flush_all(0);
+    if (!(turns_graphs() & QUIET)) cupti.flush_all(0);
     return tally();
 }
 
@@ -508,6 +521,7 @@ static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
 static void take_turn(void) {
     pthread_mutex_lock(&turn_lock);
     if (!state.making && state.asks_off != state.is_off) {
+        if (turns_graphs() & QUIET) cupti.flush_all(1);
         if (!state.asks_off && !state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
         say_turn(state.asks_off);
         if (state.asks_off && cupti.disable(KIND_CONCURRENT_KERNEL)) say_turn(state.asks_off = 0);
@@ -521,7 +535,7 @@ static struct {
 } paused;
 
 /* A graph that is made while kernels are looked at costs the same when they no longer are (studies/programs). */
-static void before_making(void) {
+static void pause_for_graph(void) {
     pthread_mutex_lock(&turn_lock);
     int looks = stands_between() && !state.is_off && !state.is_replaying && !other.kinds;
     if (!state.making++ && looks && !cupti.disable(KIND_CONCURRENT_KERNEL)) {
@@ -533,7 +547,7 @@ static void before_making(void) {
     pthread_mutex_unlock(&turn_lock);
 }
 
-static void after_making(void) {
+static void resume_after_graph(void) {
     pthread_mutex_lock(&turn_lock);
     if (!--state.making && state.is_paused) {
         state.is_paused = 0;
@@ -587,19 +601,18 @@ static struct tally after_turn(struct tally since, double enough) {
 
 /* Sees kernels in turns where they come too fast, so that half of what is allowed is looked at in the mean.
  *
- * What was launched to be seen is waited for. Where launches of graphs cannot be counted, all kernels are seen:
- * how many of a graph's there are between two turns would not be known. */
+ * What was launched to be seen is waited for. From the first graph that CUPTI sees on, it sees all kernels. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
-    while (state.is_on && getpid() == state.pid) {
+    while (state.is_on && getpid() == state.pid && !state.by_events) {
         take_turn(); /* which a graph that was being made had put off */
         struct tally before = flushed_tally(), after;
         uint64_t begin_ns = now_ns();
         after = after_turn(before, most / 2 * LOOK_S);
         double rate = looked_at(before, after) / ((double)(now_ns() - begin_ns) / 1e9);
-        int is_counted = !state.seen_in_graphs || count_of(&state.graphs);
+        int has_graphs = state.seen_in_graphs || count_of(&state.graphs);
         /* While another tool wants kernels, none is left out. */
-        if (rate <= most || other.kinds || state.is_replaying || !is_counted) continue;
+        if (rate <= most || other.kinds || state.is_replaying || (has_graphs && !turns_graphs())) continue;
         if (!ask_for(1, after.graphs != before.graphs)) continue;
         after = tally();
         double on_s = (double)(now_ns() - begin_ns) / 1e9, off_s = looked_at(before, after) / (most / 2) - on_s;
@@ -622,6 +635,7 @@ static void start_limit(void) {
     const char *text = getenv("PTXBENCH_MAX_LAUNCH_RATE");
     most = text ? atof(text) : 0;
     pthread_t thread;
+    state.is_limited = most > 0 && most < ALL_LAUNCHES;
     if (most > 0 && pthread_create(&thread, NULL, limit_rate, &most) == 0) pthread_detach(thread);
 }
 
@@ -662,6 +676,7 @@ static const char *find_functions(void *library) {
     FIND(timestamps, "cuptiActivityRegisterTimestampCallback");
     FIND(version, "cuptiGetVersion");
 #undef FIND
+    *(void **)&cupti.timestamp = dlsym(library, "cuptiGetTimestamp");
     uint32_t version = 0;
     last_code = cupti.version(&version);
     if (last_code) return "libcupti does not work here";
@@ -671,12 +686,23 @@ static const char *find_functions(void *library) {
     return NULL;
 }
 
+static uint64_t own_clock(void) {
+    uint64_t stamp = 0;
+    cupti.timestamp(&stamp);
+    return stamp;
+}
+
 static const char *switch_on(void) {
-    if ((last_code = cupti.timestamps(now_ns))) return "CUPTI does not take the host's clock";
+    if (turns_graphs() & OWN_CLOCK) {
+        other.clock_at = own_clock();
+        other.host_at = now_ns();
+        other.clock = own_clock;
+    } else if ((last_code = cupti.timestamps(now_ns)))
+        return "CUPTI does not take the host's clock";
     if ((last_code = cupti.register_callbacks(on_request, on_complete))) return "another tool has CUPTI";
     if ((last_code = cupti.enable(KIND_CONCURRENT_KERNEL)))
         return "CUPTI gives no kernel records, another tool may have it";
-    cupti.flush_period(FLUSH_MS);
+    if (!(turns_graphs() & QUIET)) cupti.flush_period(FLUSH_MS);
     return NULL;
 }
 

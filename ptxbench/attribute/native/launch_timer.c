@@ -23,6 +23,14 @@ typedef int (*make_params_fn)(void **, void *, void *);
 typedef int (*address_fn)(const char *, void **, int, uint64_t);
 typedef int (*address2_fn)(const char *, void **, int, uint64_t, void *);
 
+/* CUDA_KERNEL_NODE_PARAMS_v2. A shape is grid, block and bytes of shared memory. */
+struct node_parameters {
+    void *function;
+    unsigned shape[7];
+    void **parameters, **extra, *kernel, *context;
+};
+_Static_assert(offsetof(struct node_parameters, kernel) == 56, "kern");
+
 static struct {
     int (*event_create)(void **, unsigned);
     int (*event_record)(void *, void *);
@@ -36,6 +44,7 @@ static struct {
     int (*kernel_name)(const char **, void *);
     int (*graph_nodes)(void *, void **, size_t *);
     int (*node_type)(void *, int *);
+    int (*node_kernel)(void *, struct node_parameters *);
     int (*node_graph)(void *, void **);
     int (*stream_query)(void *);
     int (*capture_mode)(int *);
@@ -91,6 +100,7 @@ static void find_driver(void) {
     *(void **)&driver.kernel_name = real_dlsym(library, "cuKernelGetName");
     *(void **)&driver.graph_nodes = real_dlsym(library, "cuGraphGetNodes");
     *(void **)&driver.node_type = real_dlsym(library, "cuGraphNodeGetType");
+    *(void **)&driver.node_kernel = real_dlsym(library, "cuGraphKernelNodeGetParams_v2");
     *(void **)&driver.node_graph = real_dlsym(library, "cuGraphChildGraphNodeGetGraph");
     *(void **)&driver.stream_query = real_dlsym(library, "cuStreamQuery");
     *(void **)&driver.capture_mode = real_dlsym(library, "cuThreadExchangeStreamCaptureMode");
@@ -171,8 +181,8 @@ static void at_end_of_launches(void) {
 /* Returns whether launches are written down. */
 static int is_timing(void) {
     static int was_here;
-    if (state.is_on || getenv("PTXBENCH_CUPTI")) return 0;
-    if (!was_here) {
+    if (!state.by_events && (state.is_on || getenv("PTXBENCH_CUPTI"))) return 0;
+    if (!was_here && !state.by_events) {
         was_here = 1;
         pthread_mutex_lock(&state.lock);
         int ready = open_files();
@@ -203,26 +213,83 @@ static uint32_t name_of(void *function) {
     return number;
 }
 
-/* How many kernels are in each graph that was made, by its handle. */
+/* Leaves CUPTI for events before the first graph is made. What CUPTI sees of a graph costs a host that waits for it
+ * half as long again, and off and on again it gave kernels of graphs wrong times. Whoever asks for all kernels, a
+ * replay and another tool keep CUPTI. */
+static void leave_cupti(void) {
+    pthread_mutex_lock(&turn_lock);
+    int is_asked = on_record || other.kinds || !state.is_limited || turns_graphs();
+    if (stands_between() && !state.by_events && !is_asked) {
+        find_driver();
+        if (driver.ready && !cupti.disable(KIND_CONCURRENT_KERNEL)) {
+            say("graphs %llu\n", (unsigned long long)now_ns());
+            state.by_events = 1;
+            state.asks_off = 0;
+            say_turn(0);
+            atexit(at_end_of_launches);
+        }
+    }
+    pthread_mutex_unlock(&turn_lock);
+}
+
+static void before_making(void) {
+    if (turns_graphs())
+        pause_for_graph();
+    else
+        leave_cupti();
+}
+
+/* What is in each graph that was made, by its handle. */
 static struct {
     void *handle;
     size_t kernels;
+    uint32_t number;
 } made[MOST_GRAPHS];
 
-static size_t kernels_in(void *graph) {
-    size_t count = 0, kernels = 0;
-    if (driver.graph_nodes(graph, NULL, &count) || !count) return 0;
+/* The numbers of the names of the kernels of a graph. */
+struct inside {
+    uint32_t *names;
+    size_t count, room;
+};
+
+static void find_kernels(struct inside *all, void *graph) {
+    size_t count = 0;
+    if (driver.graph_nodes(graph, NULL, &count) || !count) return;
     void **nodes = calloc(count, sizeof *nodes);
     if (!nodes || driver.graph_nodes(graph, nodes, &count)) count = 0;
     for (size_t i = 0; i < count; i++) {
         int type = -1;
         void *inner = NULL;
+        struct node_parameters of = {0};
         if (driver.node_type(nodes[i], &type)) continue;
-        if (type == NODE_GRAPH && !driver.node_graph(nodes[i], &inner)) kernels += kernels_in(inner);
-        kernels += type == NODE_KERNEL;
+        if (type == NODE_GRAPH && !driver.node_graph(nodes[i], &inner)) find_kernels(all, inner);
+        if (type != NODE_KERNEL) continue;
+        if (all->count == all->room) {
+            uint32_t *larger = realloc(all->names, 2 * (all->room + 512) * sizeof *larger);
+            if (!larger) break;
+            all->names = larger;
+            all->room = 2 * (all->room + 512);
+        }
+        int is_known = driver.node_kernel && !driver.node_kernel(nodes[i], &of);
+        all->names[all->count++] = is_known ? name_of(of.function ? of.function : of.kernel) : UINT32_MAX;
     }
     free(nodes);
-    return kernels;
+}
+
+static int by_number(const void *one, const void *other_one) {
+    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other_one;
+    return (a > b) - (a < b);
+}
+
+/* Says which kernels are in a graph. */
+static void say_inside(uint32_t number, struct inside *all) {
+    qsort(all->names, all->count, sizeof *all->names, by_number);
+    pthread_mutex_lock(&state.lock);
+    for (size_t i = 0, next; i < all->count; i = next) {
+        for (next = i + 1; next < all->count && all->names[next] == all->names[i];) next++;
+        if (all->names[i] != UINT32_MAX) say("in %u %u %zu\n", number, all->names[i], next - i);
+    }
+    pthread_mutex_unlock(&state.lock);
 }
 
 /* Returns the place of a graph by its handle, or one for it; its first one where all are taken. */
@@ -236,16 +303,21 @@ static size_t place_of(const void *handle) {
 }
 
 static int graph_made(void **executable, void *graph, int code) {
-    after_making();
+    static uint32_t last;
+    if (turns_graphs()) resume_after_graph();
     if (code || !executable || !stands_between()) return code;
     if (!driver.graph_nodes) find_driver();
     if (!driver.graph_nodes || !driver.node_type || !driver.node_graph) return code;
-    size_t kernels = kernels_in(graph);
+    struct inside all = {0};
+    find_kernels(&all, graph);
     pthread_mutex_lock(&turn_lock);
     size_t at = place_of(*executable);
     made[at].handle = *executable;
-    made[at].kernels = kernels;
+    made[at].kernels = all.count;
+    uint32_t number = made[at].number = ++last;
     pthread_mutex_unlock(&turn_lock);
+    if (state.by_events && number <= MOST_GRAPHS) say_inside(number, &all);
+    free(all.names);
     return code;
 }
 
@@ -265,18 +337,21 @@ static void wait_for(void *stream) {
     driver.capture_mode(&mode);
 }
 
-/* Counts a launch of a graph. A turn that was asked for is taken before it, while no graph runs in the stream:
- * with one running, CUPTI gave kernels of graphs wrong times. */
-static void count_graph(const void *graph, void *stream) {
+/* Counts a launch of a graph, and returns the number of the graph, UINT32_MAX where it is not known. A turn that
+ * was asked for is taken before it, while no graph runs in the stream. */
+static uint32_t count_graph(const void *graph, void *stream) {
     if (state.asks_off != state.is_off && stands_between()) {
         wait_for(stream);
         take_turn();
     }
     pthread_mutex_lock(&turn_lock);
-    size_t at = place_of(graph), kernels = made[at].handle == graph ? made[at].kernels : 1;
+    size_t at = place_of(graph), is_known = made[at].handle == graph;
+    size_t kernels = is_known ? made[at].kernels : 1;
+    uint32_t number = is_known ? made[at].number : UINT32_MAX;
     pthread_mutex_unlock(&turn_lock);
     __atomic_fetch_add(&state.graphs, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&state.in_graphs, kernels, __ATOMIC_RELAXED);
+    return number;
 }
 
 /* Records the event before a launch; returns 0 where the launch is not timed. */
@@ -350,12 +425,13 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
         if (!real.graph[kind]) *(void **)&real.graph[kind] = real_dlsym(RTLD_NEXT, #entry);                  \
         if (!real.graph[kind]) return 500;                                                                  \
         struct pending one = {0};                                                                           \
-        count_graph(graph, stream_of(stream, kind));                                                        \
+        uint32_t number = count_graph(graph, stream_of(stream, kind));                                       \
         int timed = begin_launch(&one, stream_of(stream, kind), NULL);                                      \
         int code = real.graph[kind](graph, stream);                                                         \
         if (timed) {                                                                                        \
             pthread_mutex_lock(&state.lock);                                                                \
             one.name = number_of(WHOLE_GRAPH);                                                              \
+            one.in_graph = number;                                                                          \
             pthread_mutex_unlock(&state.lock);                                                              \
         }                                                                                                   \
         return timed ? end_launch(&one, code) : code;                                                       \

@@ -27,6 +27,7 @@ from ptxbench.attribute.replay.profile import (
     Profile,
     ProfileRow,
     StepEnergy,
+    at_other_temperature,
     by_size,
     called,
     kind_rows,
@@ -125,7 +126,7 @@ def _profile(
             busy,
             by_size(plain),
             idle.power_w,
-            (*notes, *filter(None, [windows.check.scale]), *stopped),
+            (*notes, *filter(None, [windows.check.scale, windows.at_other_temperature(busy)]), *stopped),
             {},
             sum(one.process.saved_bytes for one in groups),
             _changed_bytes([one.process for one in groups]),
@@ -155,6 +156,10 @@ class _Windows:
     def of(self, window: ReplayWindow) -> Measured:
         """Return what a window gave."""
         return self._found[window]
+
+    def at_other_temperature(self, busy: StepEnergy) -> str:
+        """Return what must be said of temperatures beside that of the program, "" for nothing."""
+        return at_other_temperature(busy, (one for window, one in self._found.items() if window.kind >= 0))
 
     def _measured(self, one: ReplayWindow) -> Measured:
         window = KernelWindow.spanning(one.start_ns, one.end_ns)

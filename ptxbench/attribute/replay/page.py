@@ -8,8 +8,9 @@ import numpy as np
 
 from ptxbench.attribute.replay.profile import Profile
 from ptxbench.attribute.replay.replayed import ProfileFolder
-from ptxbench.attribute.replay.shown import foot, head, launch_shape, short_name
+from ptxbench.attribute.replay.shown import foot, head, launch_shape
 from ptxbench.attribute.stacks import Frame, profile_stacks, tree
+from ptxbench.core.demangle import short_name
 from ptxbench.core.version import VERSION
 from ptxbench.report.web_page import fill_page, plain
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 from ptxbench.attribute.replay.profile import Profile, ProfileRow
+from ptxbench.core.demangle import LONGEST_NAME, short_name
 from ptxbench.core.estimate import finite
 from ptxbench.core.status import Status
 from ptxbench.core.wrap import wrapped
@@ -15,7 +15,7 @@ from ptxbench.report.text_table import Column, Kind, render_table
 
 # Of a program, which has many small ones beside.
 MOST_ROWS = 30
-_LONGEST_NAME, _SHORTEST_NAME = 56, 28
+_SHORTEST_NAME = 28
 # Columns of a terminal that the figures beside a name need.
 _FIGURES = 46
 _NAMED = (Column("kernel"), Column("grid x block", Kind.NUMBER, drop=1))
@@ -28,32 +28,6 @@ _COLUMNS = (
     Column("W", Kind.NUMBER, drop=6),
     Column("status", Kind.STATUS),
 )
-_ARGUMENTS = re.compile(r"<[^<>]*>")
-_NAMESPACES = re.compile(r"^(?:\(anonymous namespace\)::|[A-Za-z_]\w*::)+")
-# What a template of many uses computes: the last name like these among its arguments; those that only wrap
-# another are passed over.
-_COMPUTED = re.compile(r"\b(\w+(?:Functor|Functor\w+|Ops|_kernel_cuda|_kernel_impl|_kernel))\b")
-_WRAPPERS = re.compile(r"(?:Unary|Binary|BUnary|AUnary|Compare)Functor|gpu_kernel\w*|\w*elementwise_kernel")
-_ENDINGS = re.compile(r"(?:_kernel)?(?:_cuda|_impl)?$")
-
-
-def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
-    """Return a demangled name without its result, namespaces, parameters and the arguments of templates.
-
-    Where the arguments say what is computed, that stands behind it. What else tells two kernels apart is in
-    the whole name, which JSON has; the table has the launch shape.
-    """
-    short = name.replace("(anonymous namespace)::", "")
-    opening, closing = short.find("<"), short.rfind(">(")
-    arguments = short[opening:closing] if 0 <= opening < closing else ""
-    while _ARGUMENTS.search(short):
-        short = _ARGUMENTS.sub("", short)
-    short = re.sub(r"\(.*\)(?: const)?$", "", short).removeprefix("void ").strip()
-    short = _NAMESPACES.sub("", short) or name
-    found = [one for one in _COMPUTED.findall(arguments) if not _WRAPPERS.fullmatch(one)]
-    if found:
-        short = f"{short}: {_ENDINGS.sub('', found[-1])}"
-    return short if len(short) <= longest else f"{short[: longest - 3]}..."
 
 
 def text(profile: Profile, width: int | None) -> str:
@@ -63,7 +37,7 @@ def text(profile: Profile, width: int | None) -> str:
         profile: The profile.
         width: Columns of the terminal; None: as wide as needed.
     """
-    longest = _LONGEST_NAME if width is None else max(_SHORTEST_NAME, min(_LONGEST_NAME, width - _FIGURES))
+    longest = LONGEST_NAME if width is None else max(_SHORTEST_NAME, min(LONGEST_NAME, width - _FIGURES))
     energy = Column("J" if profile.is_program else "mJ a step", Kind.NUMBER)
     rows = profile.rows[: MOST_ROWS if profile.is_program else None]
     cells = [_cells(profile, row, longest) for row in rows]
