@@ -363,6 +363,7 @@ static int begin_launch(struct pending *one, void *stream, void *function) {
     one->in_graph = !function;
     one->stream = stream;
     pthread_mutex_lock(&timer_lock);
+    if (waiting == MOST_PENDING) drain(0);
     one->context = waiting < MOST_PENDING ? context_of(stream) : -1;
     if (one->context >= 0) {
         one->begin = spare_event(contexts + one->context);
