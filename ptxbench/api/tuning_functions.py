@@ -181,7 +181,7 @@ def tune_function(  # noqa: D417  (`checked` adds the others)
     tuning = Tuning(
         problem=tunable,
         goal=Goal(Objective(minimize if by_power else Objective.TIME)),
-        options=TrialOptions(power=by_power and minimize != "time", seed=seed),
+        options=TrialOptions(power=by_power and minimize != "time", seed=seed, l2=l2),
         strategy=strategy or AT_RANDOM,
         budget=trials if by_power else len(values),
         candidates=_MOST,

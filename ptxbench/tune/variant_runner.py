@@ -289,7 +289,8 @@ class VariantRunner:
             flush = self._flush = self._flush or gpu.l2_flush()
             if settings not in self._flushes:
                 self._flushes[settings] = self._beside(_calling(gpu, flush), settings)
-            launch_once = gpu.launching(self.tunable.launch(kernel))
+            is_call = isinstance(kernel, Calling)
+            launch_once = kernel.call if is_call else gpu.launching(self.tunable.launch(kernel))
 
             def flushed() -> None:
                 flush()

@@ -158,9 +158,9 @@ def test_a_search_of_a_function_goes_on_in_its_folder(tmp_path):
 
     axes, options = (
         {"parts": [1, 4, 16], "twice": [True, False]},
-        {"check": lambda: x.sin() * 2, "budget": 10},
+        {"check": lambda: x.sin() * 2, "budget": 10, "l2": "flushed"},
     )
     ptxbench.tune_function(chunks, axes, out=tmp_path / "t", trials=3, **options)
-    found = ptxbench.tune_function(chunks, axes, out=tmp_path / "t", resume=True, l2="flushed", **options)
+    found = ptxbench.tune_function(chunks, axes, out=tmp_path / "t", resume=True, **options)
     assert len(found) == 6
     assert not found.best.values["twice"], found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -251,3 +252,24 @@ def test_a_call_that_gives_no_power_is_never_the_best():
     gpu = ReplayingGpu(1)
     found = ptxbench.triton.do_bench(gpu=gpu, budget=0.5)(drawing(gpu, 300.0))
     assert math.isfinite(found)
+
+
+def test_each_call_of_a_search_finds_l2_as_those_of_the_rounds_do():
+    class Flushing(ReplayingGpu):
+        def launching(self, launch):
+            raise NotImplementedError
+
+        def l2_flush(self):
+            return MagicMock(side_effect=drawing(self, 300.0, 2e-3))
+
+    gpu = Flushing(1)
+    run = Called(gpu)
+    found = ptxbench.tune_function(
+        run, {"block": [64, 128], "name": ["plain"]}, strategy="random", l2="flushed", budget=4, gpu=gpu
+    )
+    searched = {one.values["block"]: one.searched_j for one in found}
+    for one in found:
+        assert one.bench.energy_j == pytest.approx(searched[one.values["block"]], rel=0.02)
+        assert one.time_s == pytest.approx(HIDDEN[one.values["block"]][0], rel=0.02)
+    with pytest.raises(ArgumentError, match="l2 cannot be emptied"):
+        ptxbench.tune_function(run, AXES, l2="flushed", gpu=ReplayingGpu())

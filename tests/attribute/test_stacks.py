@@ -85,6 +85,16 @@ def test_speedscope_has_energy_and_time_of_the_same_stacks():
     assert len(energy["samples"]) == len(energy["weights"])
 
 
+def test_speedscope_is_what_its_own_schema_asks_for():
+    jsonschema = pytest.importorskip("jsonschema", reason="the extra tune is not installed")
+    schema = json.loads(Path(__file__).with_name("speedscope_schema.json").read_text())
+    plain = json.loads(speedscope(STACKS))
+    jsonschema.validate(plain, schema)
+    del plain["profiles"][0]["weights"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(plain, schema)
+
+
 def test_hatchet_has_a_tree_with_metrics():
     (gpu,) = json.loads(hatchet(STACKS))
     assert gpu["frame"] == {"name": "gpu", "type": "function"}

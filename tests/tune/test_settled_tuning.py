@@ -41,7 +41,8 @@ from ptxbench.tune.user_kernel import UserKernel
 from ptxbench.tune.variant import DType, Problem
 from ptxbench.tune.variant_runner import TrialOptions, VariantRunner, require_flush
 
-PROBLEM = Problem(DType.F32, 4096, 4096, 4096)
+# Its operands are drawn once for all tests.
+GEMM = Gemm(Problem(DType.F32, 4096, 4096, 4096))
 LIMIT_W = 350.0
 CAPPED = replace(H200, board=replace(H200.board, power_cap_w=LIMIT_W))
 # A loop so slow and so strong that power swings for ever.
@@ -76,7 +77,7 @@ def true_j(spec: KernelSpec, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 def test_a_kernel_at_the_power_limit_is_measured_until_it_has_settled(kernel: Kernel) -> None:
     gpu = SimulatedGpu(CAPPED)
-    runner = VariantRunner(gpu, Gemm(PROBLEM), TrialOptions(), None)
+    runner = VariantRunner(gpu, GEMM, TrialOptions(), None)
     found = []
     for pause_s in (0.0, 0.2, 0.5, 1.0, 5.0):
         gpu.clock.sleep_s(pause_s)
@@ -89,7 +90,7 @@ def test_a_kernel_at_the_power_limit_is_measured_until_it_has_settled(kernel: Ke
     assert max(energies_j) < 1.01 * min(energies_j)
     # Over some more seconds it takes the same.
     times = round(20 / found[-1].steady_s)
-    run = gpu.run(replace(Gemm(PROBLEM).launch(kernel), times=times))
+    run = gpu.run(replace(GEMM.launch(kernel), times=times))
     assert run.window.elapsed_s / times == pytest.approx(found[-1].steady_s, rel=0.01)
 
 
@@ -97,7 +98,7 @@ def test_a_variant_is_heated_up_and_measured_as_often_as_that_is_wanted(kernel: 
     gpu = SimulatedGpu(SAMPLES)
     options = TrialOptions(window_s=0.2, measurements=3, heat_up_s=5.0)
     begun_s = gpu.clock.now_ns() * 1e-9
-    found = VariantRunner(gpu, Gemm(PROBLEM), options, None).measure(kernel)
+    found = VariantRunner(gpu, GEMM, options, None).measure(kernel)
     assert found.energy_j == sorted(found.energies_j)[1]
     assert len(found.energies_j) == 3
     assert 5.6 < gpu.clock.now_ns() * 1e-9 - begun_s < 10
@@ -136,7 +137,7 @@ def test_what_emptying_l2_takes_is_taken_off(kernel: Kernel) -> None:
 def test_what_does_not_settle_at_the_limit_has_a_status_of_its_own_and_is_not_ranked(
     kernel: Kernel, spec: KernelSpec, tmp_path: Path
 ) -> None:
-    one = VariantRunner(SimulatedGpu(RESTLESS), Gemm(PROBLEM), TrialOptions(), None).measure(kernel)
+    one = VariantRunner(SimulatedGpu(RESTLESS), GEMM, TrialOptions(), None).measure(kernel)
     assert (one.status, one.settled, one.at_limit) == (TrialStatus.NOT_SETTLED, Settled.NO, "not settled")
     assert "power" in one.reason
     found = tuned(SimulatedGpu(replace(RESTLESS, sensors=SAMPLES.sensors)), spec, tmp_path / "t")
@@ -297,9 +298,7 @@ def test_the_error_of_one_measurement_is_not_made_smaller_than_their_scatter_by_
 
 
 def test_launch_times_of_a_simulated_window_show_how_the_clock_settles(kernel: Kernel) -> None:
-    run: SequenceRun = SimulatedGpu(CAPPED).run_sequence(
-        (replace(Gemm(PROBLEM).launch(kernel), times=1500),), ()
-    )
+    run: SequenceRun = SimulatedGpu(CAPPED).run_sequence((replace(GEMM.launch(kernel), times=1500),), ())
     (window,) = run.windows
     times_s = window.launch_times_s
     assert len(times_s) == 16

@@ -363,7 +363,7 @@ static int begin_launch(struct pending *one, void *stream, void *function) {
     one->in_graph = !function;
     one->stream = stream;
     pthread_mutex_lock(&timer_lock);
-    drain(0);
+    if (waiting == MOST_PENDING) drain(0);
     one->context = waiting < MOST_PENDING ? context_of(stream) : -1;
     if (one->context >= 0) {
         one->begin = spare_event(contexts + one->context);
@@ -382,6 +382,8 @@ static int end_launch(struct pending *one, int code) {
         queue[(first + waiting++) % MOST_PENDING] = *one;
     else
         say_dropped(1);
+    /* Behind a launch, where a host that waits for each loses no time by it. */
+    drain(0);
     pthread_mutex_unlock(&timer_lock);
     return code;
 }
