@@ -50,8 +50,9 @@ def read_expectations(row: Fields) -> tuple[Expectation, ...]:
     of_driver = row.get("driver") or {}
     if not isinstance(of_driver, dict) or not set(of_driver) <= set(_TABLE_KEYS):
         raise ValueError(f"driver must be a table of {', '.join(_TABLE_KEYS)}")
-    of_driver = of_driver | {"guarded": _guards(everywhere, of_driver, "driver.")}
-    found.extend(replace(e, by_driver=True) for e in _of_targets(of_driver, (), "driver."))
+    if of_driver:
+        of_driver = of_driver | {"guarded": _guards(everywhere, of_driver, "driver.")}
+        found.extend(replace(e, by_driver=True) for e in _of_targets(of_driver, (), "driver."))
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import OptLevel, lanes_key
@@ -167,43 +168,42 @@ def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> t
     newer = frozenset(one.instruction for one in lacking).difference(described)
     if newer:
         described |= {name: (kind.category, kind.unit) for name, kind in load_named(newer).items()}
-    added = [
-        _not_reached(one, *described[one.instruction]) for one in lacking if one.instruction in described
-    ]
-    found = (_from_others(row, boards.get(row.key)) for row in (*rows, *added))
-    return tuple(found) if spread is None else tuple(map(_of_no_board, found))
+    added = [_of_others(one, *described[one.instruction]) for one in lacking if one.instruction in described]
+    found = (_from_others(row, boards.get(row.key)) for row in rows)
+    return (*found, *added) if spread is None else (*map(_of_no_board, found), *added)
 
 
 def _of_no_board(row: TableRow) -> TableRow:
     return replace(row, reason=NO_BOARD) if row.status is Status.NOT_REACHED else row
 
 
-def _not_reached(one: RowSpread, category: str, unit: str) -> TableRow:
+def _of_others(one: RowSpread, category: str, unit: str) -> TableRow:
     """Return a row that the table does not have: of a newer instruction, or on operands or at a level."""
-    return TableRow.without_numbers(
+    mean = TableRow.without_numbers(
         instruction=one.instruction,
         category=category,
         opt_level=one.opt_level,
         protocol=one.protocol,
         operands=one.operands,
-        sass=one.sass,
-        status=Status.NOT_REACHED,
-        reason="",
         unit=unit,
         lanes=one.lanes,
+        **_mean(one),
     )
+    return judged((mean,))[0]
 
 
 def by_row(rows: Sequence[TableRow], spread: BoardSpread | None) -> dict[tuple[str, ...], RowSpread]:
     """Return what boards have for each row: of its machine code, or of that which most boards ran."""
     codes = {row.key: row.sass for row in rows}
+    keyed = [(one.key, one) for one in (spread.rows if spread else ())]
 
-    def worth(one: RowSpread) -> tuple[bool, int]:
-        return one.sass == codes.get(one.key), one.boards
+    def worth(of: tuple[tuple[str, ...], RowSpread]) -> tuple[bool, int]:
+        key, one = of
+        return one.sass == codes.get(key), one.boards
 
     best: dict[tuple[str, ...], RowSpread] = {}
-    for one in sorted(spread.rows if spread else (), key=worth, reverse=True):
-        best.setdefault(one.key, one)
+    for key, one in sorted(keyed, key=worth, reverse=True):
+        best.setdefault(key, one)
     return best
 
 
@@ -216,18 +216,21 @@ def _from_others(row: TableRow, spread: RowSpread | None) -> TableRow:
 
 def _mean_row(row: TableRow, spread: RowSpread) -> TableRow:
     """Return a row with the mean of other boards."""
+    return judged((replace(row, **_mean(spread)),))[0]
+
+
+def _mean(spread: RowSpread) -> dict[str, Any]:
+    """Return the columns that the mean of boards gives a row."""
     boards = "1 other board" if spread.boards == 1 else f"{spread.boards} other boards"
-    mean = replace(
-        row,
-        sass=spread.sass,
-        sass_per_ptx=spread.sass_per_ptx,
-        dynamic_pj=spread.energy_pj,
-        dynamic_ci95_pj=spread.ci95_pj,
-        clock_mhz=spread.clock_mhz,
-        status=Status.OK,
-        reason="; ".join(filter(None, (f"measured on {boards}", spread.note))),
-    )
-    return judged((mean,))[0]
+    return {
+        "sass": spread.sass,
+        "sass_per_ptx": spread.sass_per_ptx,
+        "dynamic_pj": spread.energy_pj,
+        "dynamic_ci95_pj": spread.ci95_pj,
+        "clock_mhz": spread.clock_mhz,
+        "status": Status.OK,
+        "reason": "; ".join(filter(None, (f"measured on {boards}", spread.note))),
+    }
 
 
 def write_board_spread(folder: Path, spread: BoardSpread) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypedDict
 
 from ptxbench.catalogue.model import Unit
@@ -17,6 +18,7 @@ PJ_PER_NJ = 1000.0
 # What the reason of a row says whose loops ran at unlike clocks, or at another than its energy is stated at.
 OVERHEAD_AT = "its overhead loop at"
 COUNTS_AS_AT = "and count as at"
+_UNITS = frozenset(Unit)
 
 
 def ran_at_other_clock(reason: str) -> bool:
@@ -219,9 +221,7 @@ class TableRow:
     @classmethod
     def without_numbers(cls, **known: object) -> TableRow:
         """Return a row of which only some columns are known; of the others numbers are NaN, counts 0."""
-        unknown = {"float": math.nan, "int": 0}
-        columns: dict[str, Any] = {of.name: unknown[of.type] for of in fields(cls) if of.type in unknown}
-        return cls(**columns | known)
+        return cls(**_unknown_columns() | known)
 
     def fault(self) -> str:
         """Return what a valid row cannot hold, for the reader of a file; "" where all is well."""
@@ -231,7 +231,7 @@ class TableRow:
             return f"has an interval of {self.mtsm_ci95_pj:g} pJ"
         if min(self.executions, self.threads, self.repeats) < 0 or not 1 <= self.lanes <= WARP:
             return f"has a negative count, or not 1 to {WARP} lanes"
-        if self.unit not in tuple(Unit):
+        if self.unit not in _UNITS:
             return f"is per {self.unit!r}, which is no {', '.join(Unit)}"
         if not self.status.has_number:
             return ""
@@ -302,6 +302,12 @@ class TableRow:
     def subject(self) -> str:
         """Name of what the row is about: the beginning of its trials' ids."""
         return "/".join(self.key)
+
+
+@cache
+def _unknown_columns() -> dict[str, Any]:
+    unknown = {"float": math.nan, "int": 0}
+    return {of.name: unknown[of.type] for of in fields(TableRow) if of.type in unknown}
 
 
 class Axes(TypedDict):
