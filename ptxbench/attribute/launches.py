@@ -191,7 +191,8 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
             replays.append(replayed)
         ranges += [(RangeKind.NVTX, *one) for one in process.ranges()]
         if mine:
-            unseen_ns += not_run(mine, process.launches(count))
+            alone = (rows[rows["graph"] == 0] for rows in process.launches(count))
+            unseen_ns += not_run(mine, alone)
         whole = WholeGraphs(process, count, named)
         graphs |= whole.kernels
         for rows in whole.pieces():

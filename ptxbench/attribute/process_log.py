@@ -264,7 +264,7 @@ def not_run(unseen: Sequence[Unseen], pieces: Iterator[npt.NDArray[Any]]) -> lis
     """Return when kernels ran that were not looked at.
 
     A host runs ahead: kernels that it launched before it no longer looked run for a while still, and so do
-    those that it launched meanwhile.
+    those that it launched meanwhile. `pieces` has no graphs: those that are timed as a whole are so always.
     """
     last_ns = np.array([one.start_ns for one in unseen])
     first_ns = np.full(len(unseen), np.iinfo(np.int64).max)

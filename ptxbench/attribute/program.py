@@ -442,7 +442,8 @@ def remarks_on(facts: ProgramPart, log: LaunchLog) -> tuple[str, ...]:
             if log.is_counted
             else "launches were not counted meanwhile: calls, time and energy may be too low"
         )
-        said.append(f"kernels came too fast and were not looked at for {share:.0%} of the time: {how}")
+        which = "kernels outside of CUDA graphs" if log.graphs else "kernels"
+        said.append(f"{which} came too fast and were not looked at for {share:.0%} of the time: {how}")
     unread = set(log.by_gpu) - {board.uuid for board in facts.boards}
     if unread:
         said.append(f"kernels also ran on {len(unread)} GPUs that were not read: {', '.join(sorted(unread))}")

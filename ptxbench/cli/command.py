@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -140,12 +140,25 @@ def group_of(
 
 def _of_flags(error: PtxbenchError, known: Sequence[Named]) -> str:
     """Return the text of an error, with options where it names arguments, by field or by flag."""
-    options = [one for one in known if isinstance(one.said, Opt)]
-    flags = {one.flag[2:].replace("-", "_"): one.flag for one in options}
-    flags |= {one.name: one.flag for one in options}
-    text = str(error)
+    flags, text = _flags(known), str(error)
     if isinstance(error, ArgumentError):
         text = f"{flags.get(error.argument, error.argument)} {error.text}"
+    return _with_flags(text, flags)
+
+
+def of_flags(text: str) -> str:
+    """Return a text with options of the running command where it names arguments in backticks."""
+    command = click.get_current_context().command
+    return _with_flags(text, _flags(command._known)) if isinstance(command, OptionsCommand) else text
+
+
+def _flags(known: Sequence[Named]) -> dict[str, str]:
+    options = [one for one in known if isinstance(one.said, Opt)]
+    flags = {one.flag[2:].replace("-", "_"): one.flag for one in options}
+    return flags | {one.name: one.flag for one in options}
+
+
+def _with_flags(text: str, flags: Mapping[str, str]) -> str:
     return re.sub(r"`(\w+)`", lambda found: flags.get(found[1], found[0]), text)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from ptxbench.api.estimate_options import EstimateOptions
-from ptxbench.cli.command import command_of
+from ptxbench.cli.command import command_of, of_flags
 from ptxbench.cli.output import encoded, print_encoded, print_table
 from ptxbench.cli.progress import progress_lines
 from ptxbench.core.errors import ArgumentError
@@ -187,7 +187,7 @@ def _print_beside(result: KernelEstimate, other: KernelEstimate, gpu: GpuInfo) -
     print_table(headings, rows, headings[1:])
     for name, one in (("A", result), ("B", other)):
         for note in one.notes:
-            click.echo(f"note on {name}: {note}")
+            click.echo(of_flags(f"note on {name}: {note}"))
 
 
 def _print(parts: Sequence[Section], with_errors: bool) -> None:
@@ -195,7 +195,7 @@ def _print(parts: Sequence[Section], with_errors: bool) -> None:
     click.echo(parts[0].heading)
     for part in parts:
         for line in part.lines:
-            click.echo(line)
+            click.echo(of_flags(line))
         if part.rows:
             hidden = not with_errors and part.columns[-1] == _ERROR
             shown = [row[:-1] if hidden else row for row in part.rows]

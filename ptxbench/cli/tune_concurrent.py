@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,8 @@ from ptxbench.cli.progress import progress_bar
 from ptxbench.cli.tuning import print_unchecked
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.printable import number
-from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume, Seed, window_of
+from ptxbench.core.shared_options import GpuSpec, Json, Out, Resume
+from ptxbench.tune.blocks.concurrent_options import ConcurrentOptions
 
 if TYPE_CHECKING:
     from ptxbench.tune.blocks.concurrent import ConcurrentTrial
@@ -26,37 +27,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ConcurrentOptions:
-    """Options of `ptxbench tune concurrent`.
-
-    Attributes:
-        objective: What to minimize, of a round in which every kernel runs once.
-        patience: End the search of a kernel after so many block sizes in a row that are no better.
-        exhaustive: Run every combination of block sizes besides.
-        clocks: Try each variant at these SM clocks, MHz: Algorithm 4.
-        allow_settings: Allow that the GPU is set; it is restored at the end.
-        high_occupancy: Try block sizes over this occupancy, which is the paper's.
-    """
+class _Options(ConcurrentOptions):
+    """Options of `ptxbench tune concurrent`."""
 
     specifications: Annotated[tuple[Path, ...], Arg()]
     spec: GpuSpec = None
-    objective: Annotated[str, Opt(choices=("energy", "time", "edp"), flag="--minimize")] = "energy"
-    patience: Annotated[int, Opt(1, 32)] = 1
-    exhaustive: bool = False
-    window_s: Annotated[float, window_of("0.4")] = 0.4
-    # Quoted, so that no module with numpy is loaded for its name.
     clocks: Annotated["Values | None", Opt(kind=AxisValues(model=True))] = None  # noqa: UP037
-    allow_settings: bool = False
-    high_occupancy: Annotated[float, Opt(0, 1)] = 0.8
-    seed: Seed = None
     out: Out = None
     resume: Resume = False
     plot: Annotated[Path | None, plot_of("time and energy of the runs in their order")] = None
     as_json: Json = False
 
 
-@command_of(_ConcurrentOptions, "concurrent", short_help="Tune the block sizes of kernels that run at once.")
-def concurrent(options: _ConcurrentOptions) -> int:
+@command_of(_Options, "concurrent", short_help="Tune the block sizes of kernels that run at once.")
+def concurrent(options: _Options) -> int:
     """Tune the block sizes of the kernels that SPECIFICATIONS describe, which run at once.
 
     Each is a file of `ptxbench tune kernel`; its axes other than the block hold their first value. The
@@ -77,14 +61,7 @@ def concurrent(options: _ConcurrentOptions) -> int:
         raise click.UsageError("--clocks model ranks kernels one by one; name clocks, or how many: even:4.")
     tuning = ConcurrentTuning(
         tuple(load_spec(one) for one in options.specifications),
-        options.objective,
-        options.window_s,
-        options.seed or 0,
-        options.exhaustive,
-        options.patience,
-        clocks=options.clocks,
-        allow_settings=options.allow_settings,
-        high_occupancy=options.high_occupancy,
+        **{one.name: getattr(options, one.name) for one in fields(ConcurrentOptions)},
     )
     gpu = open_chosen_gpu(options.spec)
     try:

@@ -238,6 +238,18 @@ def test_by_default_graphs_are_timed_as_a_whole_and_share_their_time_among_their
     assert read_launches(tmp_path).graphs == log.graphs
 
 
+def test_kernels_between_graphs_are_timed_in_turns_and_graphs_always(plain, tmp_path):
+    more = {"PTXBENCH_MAX_LAUNCH_RATE": "4000"}
+    code, log = play(plain, tmp_path, "graphs", "900", "between", preload=True, **more)
+    assert (code, log.dropped, log.is_counted) == (3, 0, True)
+    (seen,) = log.by_gpu.values()
+    calls = dict(zip(seen.names, np.bincount(seen.name, seen.weight), strict=True))
+    assert (calls["(CUDA graph 1, 100 kernels)"], calls["(CUDA graph 2, 40 kernels)"]) == (600, 300)
+    assert calls["between"] == pytest.approx(18_000, rel=0.05)
+    assert np.count_nonzero(seen.name == seen.names.index("between")) < 9_000
+    assert log.unseen_ns
+
+
 @pytest.mark.parametrize("most", ["1e9", None])
 def test_who_asks_for_all_kernels_has_those_of_graphs_one_by_one(plain, tmp_path, most):
     more = {} if most is None else {"PTXBENCH_MAX_LAUNCH_RATE": most}

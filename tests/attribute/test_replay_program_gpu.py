@@ -52,3 +52,15 @@ def test_the_program_stays_as_it_is_and_its_kernels_add_up(tmp_path, how):
     calls = {row["name"]: row["calls"] for row in found["rows"] if row["type"] == "kernel"}
     assert all(calls.values())
     assert sum(n >= 6000 for n in calls.values()) >= 3
+
+
+def test_a_graph_is_timed_as_a_whole_and_its_kernels_share_it(tmp_path):
+    words = [sys.executable, "-c", PROGRAM, "graph"]
+    command = [sys.executable, "-m", "ptxbench", "run", "--out", str(tmp_path / "run"), "--", *words]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).returncode == 5
+    report = json.loads((tmp_path / "run" / "energy.json").read_text())
+    rows = [one for row in report["kernels"] for one in (row, *row["members"])]
+    named = {" ".join(row.get("kernels", [row.get("kernel")])): row["calls"] for row in rows}
+    # Products, tanh and two in place, four of each in a launch of the graph.
+    assert sum(calls >= 6000 for calls in named.values()) >= 3
+    assert "timed by events" in " ".join(report["remarks"])

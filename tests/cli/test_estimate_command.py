@@ -35,7 +35,9 @@ def test_the_page_explains_what_is_printed(tmp_path, capsys):
 def test_another_kernel_may_have_another_name(capsys):
     words = ["estimate", str(KERNELS / "operators.ptx"), "--entry", "f_sin", *SHAPE, "--table", "h200"]
     assert main([*words, "--against", f"{KERNELS / 'operators.ptx'}::f_pow"]) == 0
-    assert capsys.readouterr().out.startswith("A: f_sin, B: f_pow, on NVIDIA H200")
+    printed = capsys.readouterr().out
+    assert printed.startswith("A: f_sin, B: f_pow, on NVIDIA H200")
+    assert "bytes from DRAM (--dram-bytes)" in printed
     assert main([*words, "--against", f"{KERNELS / 'operators.ptx'}::nothing"]) == 2
     assert "--against FILE::ENTRY must name one of the kernels of " in capsys.readouterr().err
     for name, value in (("trips", "0=8"), ("probability", "all=0.5")):

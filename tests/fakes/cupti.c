@@ -255,7 +255,11 @@ int main(int count, char **words) {
         *(void **)&make = dlsym(cupti, "cuGraphInstantiateWithFlags");
         void *large, *small;
         if (make(&large, (void *)100, 0) || make(&small, (void *)40, 0)) return 98;
-        for (long i = 0; i < atol(words[2]); i++) launch(i % 3 ? large : small, NULL);
+        for (long i = 0; i < atol(words[2]); i++) {
+            launch(i % 3 ? large : small, NULL);
+            for (int n = 0; n < 20 && count > 3; n++)
+                ((launch_fn)dlsym(cupti, "cuLaunchKernel"))("between", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        }
     }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);
     while (wait(NULL) > 0) {}

@@ -99,7 +99,7 @@ enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
  * a graph counts as GRAPH_COSTS kernels, and behind a turn with graphs none is looked at for GRAPHS_OFF as long:
  * an H100's host took 1.3 to 2.5 times as long for its graphs while they were looked at. */
 enum { SLICE_MS = 100, TICK_MS = 10, LOOK_S = 2, FEW_GRAPHS = 3, FEW_TICKS = 2, GRAPH_COSTS = 100, GRAPHS_OFF = 99 };
-enum { MOST_OFF_S = 10, MOST_WAIT_S = 2 };
+enum { MOST_OFF_S = 10, MOST_WAIT_S = 2, EVENTS_COST = 2 };
 #define WHOLE_GRAPH "(a CUDA graph)"
 #define ALL_LAUNCHES 1e9
 #define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
@@ -128,7 +128,7 @@ static struct {
     int is_limited, by_events; /* whether not all kernels are asked for, and whether CUPTI was left for events */
     pid_t pid;
     pthread_mutex_t lock;
-    uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, in_graphs, graphs;
+    uint64_t devices_said, begin_ns, left_ns, seen, seen_in_graphs, launched, in_graphs, graphs;
     size_t dropped;
 } state = {.bin = -1, .text = -1, .ranges = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -364,6 +364,8 @@ static void read_buffer(uint8_t *buffer, size_t valid) {
         struct launch one = {host_ns(record->start_ns, now, rate), host_ns(record->end_ns, now, rate),
                              number_of(record->name), record->device, record->stream,
                              record->graph_node ? graph : 0};
+        /* Another tool may ask for kernels that are timed by events here. */
+        if (state.by_events && one.start_ns >= state.left_ns) continue;
         state.seen++;
         state.seen_in_graphs += record->graph_node != 0;
         /* A kernel that did not end has no times. */
@@ -521,10 +523,11 @@ static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
 static void take_turn(void) {
     pthread_mutex_lock(&turn_lock);
     if (!state.making && state.asks_off != state.is_off) {
+        int by_cupti = !state.by_events;
         if (turns_graphs() & QUIET) cupti.flush_all(1);
-        if (!state.asks_off && !state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
+        if (!state.asks_off && !state.is_replaying && by_cupti) cupti.enable(KIND_CONCURRENT_KERNEL);
         say_turn(state.asks_off);
-        if (state.asks_off && cupti.disable(KIND_CONCURRENT_KERNEL)) say_turn(state.asks_off = 0);
+        if (state.asks_off && by_cupti && cupti.disable(KIND_CONCURRENT_KERNEL)) say_turn(state.asks_off = 0);
     }
     pthread_mutex_unlock(&turn_lock);
 }
@@ -572,7 +575,7 @@ static void sleep_s(double time_s) {
 /* Asks for a turn, and returns whether it was taken. A thread that launches graphs takes it between two of them. */
 static int ask_for(int is_off, int has_graphs) {
     state.asks_off = is_off;
-    for (int i = 0; has_graphs && i < SLICE_MS && state.asks_off != state.is_off; i++) sleep_s(1e-3);
+    for (int i = 0; has_graphs && !state.by_events && i < SLICE_MS && state.asks_off != state.is_off; i++) sleep_s(1e-3);
     take_turn();
     pthread_mutex_lock(&turn_lock);
     int taken = state.is_off == is_off;
@@ -584,6 +587,7 @@ static int ask_for(int is_off, int has_graphs) {
 /* Returns how many kernels were looked at. A host that runs ahead launches them long before they run. */
 static double looked_at(struct tally since, struct tally now) {
     uint64_t seen = now.seen - since.seen, launched = now.launched - since.launched;
+    if (state.by_events) return (double)(EVENTS_COST * launched);
     return (double)((seen > launched ? seen : launched) + GRAPH_COSTS * (now.graphs - since.graphs));
 }
 
@@ -601,16 +605,17 @@ static struct tally after_turn(struct tally since, double enough) {
 
 /* Sees kernels in turns where they come too fast, so that half of what is allowed is looked at in the mean.
  *
- * What was launched to be seen is waited for. From the first graph that CUPTI sees on, it sees all kernels. */
+ * What was launched to be seen is waited for. From the first graph that CUPTI sees on, it sees all kernels. Where
+ * CUPTI was left, kernels outside of graphs are timed in turns. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
-    while (state.is_on && getpid() == state.pid && !state.by_events) {
+    while (state.is_on && getpid() == state.pid) {
         take_turn(); /* which a graph that was being made had put off */
         struct tally before = flushed_tally(), after;
         uint64_t begin_ns = now_ns();
         after = after_turn(before, most / 2 * LOOK_S);
         double rate = looked_at(before, after) / ((double)(now_ns() - begin_ns) / 1e9);
-        int has_graphs = state.seen_in_graphs || count_of(&state.graphs);
+        int has_graphs = (state.seen_in_graphs || count_of(&state.graphs)) && !state.by_events;
         /* While another tool wants kernels, none is left out. */
         if (rate <= most || other.kinds || state.is_replaying || (has_graphs && !turns_graphs())) continue;
         if (!ask_for(1, after.graphs != before.graphs)) continue;

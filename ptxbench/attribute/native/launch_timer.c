@@ -156,6 +156,7 @@ static void drain(int wait) {
         struct launch launch = {start, end, one->name, (uint32_t)context->device,
                                 (uint32_t)(uintptr_t)one->stream, one->in_graph};
         if (!put(state.bin, &launch, sizeof launch)) say_dropped(1);
+        state.seen += !one->in_graph;
         pthread_mutex_unlock(&state.lock);
         give_back(context, one->begin);
         /* Elapsed times are floats: from a base that is near they are exact. */
@@ -175,7 +176,7 @@ static void at_end_of_launches(void) {
     drain(1);
     pthread_mutex_unlock(&timer_lock);
     say_dropped(0);
-    say("end %llu\n", (unsigned long long)now_ns());
+    if (!state.by_events) say("end %llu\n", (unsigned long long)now_ns());
 }
 
 /* Returns whether launches are written down. */
@@ -222,7 +223,8 @@ static void leave_cupti(void) {
     if (stands_between() && !state.by_events && !is_asked) {
         find_driver();
         if (driver.ready && !cupti.disable(KIND_CONCURRENT_KERNEL)) {
-            say("graphs %llu\n", (unsigned long long)now_ns());
+            state.left_ns = now_ns();
+            say("graphs %llu\n", (unsigned long long)state.left_ns);
             state.by_events = 1;
             state.asks_off = 0;
             say_turn(0);
@@ -340,7 +342,7 @@ static void wait_for(void *stream) {
 /* Counts a launch of a graph, and returns the number of the graph, UINT32_MAX where it is not known. A turn that
  * was asked for is taken before it, while no graph runs in the stream. */
 static uint32_t count_graph(const void *graph, void *stream) {
-    if (state.asks_off != state.is_off && stands_between()) {
+    if (state.asks_off != state.is_off && stands_between() && !state.by_events) {
         wait_for(stream);
         take_turn();
     }
@@ -350,7 +352,7 @@ static uint32_t count_graph(const void *graph, void *stream) {
     uint32_t number = is_known ? made[at].number : UINT32_MAX;
     pthread_mutex_unlock(&turn_lock);
     __atomic_fetch_add(&state.graphs, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&state.in_graphs, kernels, __ATOMIC_RELAXED);
+    if (!state.by_events) __atomic_fetch_add(&state.in_graphs, kernels, __ATOMIC_RELAXED);
     return number;
 }
 
@@ -358,6 +360,8 @@ static uint32_t count_graph(const void *graph, void *stream) {
 static int begin_launch(struct pending *one, void *stream, void *function) {
     int capturing = 1;
     if (function) __atomic_fetch_add(&state.launched, 1, __ATOMIC_RELAXED);
+    /* Graphs are timed at all times. */
+    if (function && state.is_off && state.by_events) return 0;
     if (!is_timing() || driver.is_capturing(stream, &capturing) || capturing) return 0;
     one->name = function ? name_of(function) : UINT32_MAX;
     one->in_graph = !function;

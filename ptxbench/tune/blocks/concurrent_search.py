@@ -22,8 +22,8 @@ from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.manifest import Manifest, begin_run, new_manifest, read_manifest, require_unchanged
 from ptxbench.tune.blocks.concurrent import ConcurrentRunner, ConcurrentTrial, run_name
+from ptxbench.tune.blocks.concurrent_options import ConcurrentOptions
 from ptxbench.tune.blocks.guerreiro import (
-    HIGH_OCCUPANCY,
     Choice,
     ConcurrentCost,
     Found,
@@ -31,7 +31,7 @@ from ptxbench.tune.blocks.guerreiro import (
     tune_blocks,
 )
 from ptxbench.tune.blocks.search import BlockVariant, block_variants, default_block
-from ptxbench.tune.clocks.axes import SettingAxes, Values, settings_of
+from ptxbench.tune.clocks.axes import SettingAxes, settings_of
 from ptxbench.tune.configuration import KernelProblem
 from ptxbench.tune.objective import plain_cost
 from ptxbench.tune.repeats import FIRST, repeat_first, repeat_measurement
@@ -46,33 +46,16 @@ Show = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class ConcurrentTuning:
+class ConcurrentTuning(ConcurrentOptions):
     """Which kernels are tuned, and how.
 
     Attributes:
         specs: The kernels, in the order of their launches.
-        objective: "energy", "time" or "edp".
-        window_s: Seconds of rounds over which power is read.
-        seed: Of the arrays.
-        exhaustive: Whether every combination of block sizes is run besides.
-        patience: Block sizes in a row that are no better, at which the search of a kernel ends; the paper's
-            is 1.
         jobs: Compilers at once; 0 for as many as there are processors.
-        clocks: SM clocks that are tried, by Algorithm 4; None: none is set.
-        allow_settings: Whether the user allowed that the GPU is set.
-        high_occupancy: Occupancy over which a block size is tried.
     """
 
     specs: tuple[KernelSpec, ...]
-    objective: str = "energy"
-    window_s: float = 0.4
-    seed: int = 0
-    exhaustive: bool = False
-    patience: int = 1
     jobs: int = 0
-    clocks: Values | None = None
-    allow_settings: bool = False
-    high_occupancy: float = HIGH_OCCUPANCY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +89,7 @@ def _manifest(
     part = ConcurrentPart(
         kernels=tuple(one.problem for one in kernels),
         window_s=tuning.window_s,
-        seed=tuning.seed,
+        seed=tuning.seed or 0,
         source_keys=tuple(
             kernel.source_key(one.variant, gpu.info.target)
             for kernel, variants in zip(kernels, built, strict=True)
@@ -348,7 +331,7 @@ def tune_concurrently(
     if gpu.info.kind is GpuKind.REPLAYED:
         raise InputError(f"{gpu.info.name} is a recorded run: name a real or simulated GPU")
     require_window(gpu, tuning.window_s)
-    kernels = [UserKernel(spec, tuning.seed) for spec in tuning.specs]
+    kernels = [UserKernel(spec, tuning.seed or 0) for spec in tuning.specs]
     jobs = tuning.jobs or os.cpu_count() or 1
     every = [block_variants(one, gpu.info.target, jobs) for one in kernels]
     for kernel, variants in zip(kernels, every, strict=True):
