@@ -294,6 +294,14 @@ def test_a_kind_that_was_not_launched_again_keeps_what_the_readings_tell():
     assert low_j < truths["shared"] < high_j
     others = [row for row in found.rows if row.kind and row.name != "shared"]
     assert all(row.energy_j == pytest.approx(truths[row.name], rel=0.02) for row in others)
+    # One that was not come to, as an assertion of another ended its context, says so.
+    (ours,) = recorded.facts.replays
+    kinds = tuple(replace(one, refused="") for one in ours.kinds)
+    ended = replace(ours, kinds=kinds, stopped=("CUDA error 710 ended its context",))
+    part = replace(recorded.facts, replays=(ended,))
+    found = profile(replace(recorded, manifest=replace(recorded.manifest, part=part)))
+    (reason,) = [row.reason for row in found.rows if row.name == "shared"]
+    assert reason.endswith("not launched again: before it CUDA error 710 ended its context")
 
 
 def test_without_readings_of_it_the_row_has_no_number_and_its_reason():
