@@ -35,10 +35,12 @@ from ptxbench.attribute.launches import Launches
 from ptxbench.attribute.powers import Expected, prior_of, resampled, solve
 from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.response import responses
-from ptxbench.attribute.whole_graphs import GraphKernel, GraphKernels
 from ptxbench.sensors.trace import Float64s
 
 NO_KERNEL = "(no kernel)"
+TOO_LONG = "the times of kernels add up to"
+# Times of kernels that share a board add up to no more than the run; estimates of what was not seen scatter.
+_MOST_OF_LENGTH = 1.02
 # How the energy of a group is split.
 BY_TIME = "its group's energy by time, not measured"
 BY_TABLE = "its group's energy by the table's estimates, not measured"
@@ -119,7 +121,6 @@ def attribute(
     unseen_ns: Sequence[tuple[int, int]] = (),
     is_counted: bool = True,
     expected: Mapping[str, Expected] | None = None,
-    graphs: Mapping[str, GraphKernels] | None = None,
 ) -> Attribution:
     """Return what each kernel took of a GPU's energy, the largest first, and what passed without a kernel.
 
@@ -137,13 +138,15 @@ def attribute(
         is_counted: Whether their launches were counted.
         expected: What a measured table expects, by kernel name; it is the prior of those. What an earlier
             replay measured is none: it only splits groups.
-        graphs: What the kernels of graphs are that are seen as a whole, by the names of the graphs.
     """
     expected = expected or {}
     busy = ExposureMatrix(launches, origin_ns, unseen_ns, is_counted=is_counted)
     if not len(launches):
         interval = (energy_j - error_j, energy_j + error_j)
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
+    if (busy_s := float(busy.by_name_s.sum())) > _MOST_OF_LENGTH * length_s:
+        why = f"{TOO_LONG} {busy_s:.4g} s, more than the run: what each took is not known"
+        return Attribution((_whole(launches, length_s, energy_j, error_j, why),))
     every = {i: expected[name] for i, name in enumerate(launches.names) if name in expected}
     known = {i: one for i, one in every.items() if not one.is_replayed}
     replayed = {name: one.kernels for name, one in expected.items() if one.kernels}
@@ -153,7 +156,8 @@ def attribute(
     best, *others = responses(readings, busy, columns)
     design = equations_of(readings, busy, columns, length_s, best)
     if design.count < SETTINGS.needed_readings:
-        return Attribution((_whole(launches, length_s, energy_j, error_j),))
+        short = "run too short for the sensor, not separable"
+        return Attribution((_whole(launches, length_s, energy_j, error_j, short),))
     kernels = len(columns)
     prior = prior_of(design, kernels, known)
     fitted = solve(design.gram, design.side_w, prior, prior.mean_w)
@@ -166,7 +170,7 @@ def attribute(
     shares = tuple(
         replace(
             _told(share, readings, known, launches.names),
-            members=_members(share, launches, busy, readings, expected, {**replayed, **(graphs or {})}),
+            members=_members(share, launches, busy, readings, expected, replayed),
         )
         for share in _shares(design, fit, kernels, launches, busy, least_s)
     )
@@ -296,7 +300,7 @@ def _members(
     busy: ExposureMatrix,
     readings: Readings,
     known: Mapping[str, Expected],
-    graphs: Mapping[str, GraphKernels],
+    graphs: Mapping[str, Mapping[str, float]],
 ) -> tuple[Share, ...]:
     """Return what each kernel of a group takes of its energy, the largest first; none of a single one.
 
@@ -311,10 +315,9 @@ def _members(
     calls: dict[str, int] = {}
     times_s: dict[str, float] = {}
     for text in share.names:
-        for one in graphs.get(text, (GraphKernel(text, 1, 1.0),)):
-            calls[one.name] = calls.get(one.name, 0) + one.calls * int(busy.calls[number[text]])
-            own_s = one.share * float(busy.by_name_s[number[text]])
-            times_s[one.name] = times_s.get(one.name, 0.0) + own_s
+        for name, part in graphs.get(text, {text: 1.0}).items():
+            calls[name] = calls.get(name, 0) + int(busy.calls[number[text]])
+            times_s[name] = times_s.get(name, 0.0) + part * float(busy.by_name_s[number[text]])
     names, time_s = list(times_s), np.array(list(times_s.values()))
     low_w, high_w = (np.full(len(names), bound_w) for bound_w in _bounds_w(readings))
     is_known = np.array([name in known for name in names])
@@ -375,8 +378,7 @@ def _interval(energy_j: float, draws_j: Float64s, relative: float) -> tuple[floa
     return max(energy_j - below_j, 0.0), energy_j + above_j
 
 
-def _whole(launches: Launches, length_s: float, energy_j: float, error_j: float) -> Share:
-    """Return one row for all of a run that is too short to separate."""
+def _whole(launches: Launches, length_s: float, energy_j: float, error_j: float, method: str) -> Share:
+    """Return one row for all of a run that cannot be separated, for the reason that `method` says."""
     interval = (energy_j - error_j, energy_j + error_j)
-    method = "run too short for the sensor, not separable"
     return Share((*launches.names, NO_KERNEL), len(launches), length_s, energy_j, interval, method)

@@ -17,11 +17,12 @@ from ptxbench.attribute.replay.of_program import program_profiles
 from ptxbench.attribute.replay.plan import SETTINGS
 from ptxbench.attribute.replay.profile import Profile, ProfileRow, profile_of
 from ptxbench.attribute.replay.replayed import ProfileFolder
-from ptxbench.attribute.whole_graphs import WHOLE_GRAPH, GraphKernel
 from ptxbench.core.demangle import demangled
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
 
+# The injector's name of a graph that is timed as a whole.
+WHOLE_GRAPH = "(a CUDA graph)"
 # What stands before a function's name, and the arguments behind it.
 _RETURNED = re.compile(r"^(?:void|auto|int|float|double)\s+")
 
@@ -108,9 +109,8 @@ def replayed_powers(recorded: RecordedProgram, profiles: Iterable[Profile]) -> d
     expected = {name: _together(found, differs) for name, found in rows.items()}
     whole = _together([row for found in rows.values() for row in found], differs)
     times_s = {name: _time_s(found) for name, found in rows.items()}
-    # How often each kernel runs in one of the graphs is not known.
-    kernels = (GraphKernel(name, 1, time_s / sum(times_s.values())) for name, time_s in times_s.items())
-    return {**expected, WHOLE_GRAPH: replace(whole, kernels=tuple(kernels))}
+    kernels = {name: time_s / sum(times_s.values()) for name, time_s in times_s.items()}
+    return {**expected, WHOLE_GRAPH: replace(whole, kernels=kernels)}
 
 
 def _together(rows: Sequence[ProfileRow], differs: float) -> Expected:
@@ -138,14 +138,12 @@ def _mean_times_s(recorded: RecordedProgram) -> Mapping[str, float]:
     """Return the mean time of a call of each kernel name, s."""
     time_s: dict[str, float] = {}
     calls: dict[str, int] = {}
-    graphs = recorded.log.graphs
     for launches in recorded.log.by_gpu.values():
         lengths_s = (launches.end_ns - launches.start_ns) / 1e9
         count = len(launches.names)
         each_s = np.bincount(launches.name, lengths_s, count)
         each = np.bincount(launches.name, minlength=count)
         for text, one_s, number in zip(launches.names, each_s.tolist(), each.tolist(), strict=True):
-            for one in graphs.get(text, (GraphKernel(text, 1, 1.0),)):
-                time_s[one.name] = time_s.get(one.name, 0.0) + one_s * one.share
-                calls[one.name] = calls.get(one.name, 0) + number * one.calls
+            time_s[text] = time_s.get(text, 0.0) + one_s
+            calls[text] = calls.get(text, 0) + number
     return {name: one_s / max(calls[name], 1) for name, one_s in time_s.items()}

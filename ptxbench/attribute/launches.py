@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ptxbench.api.counting import read_counts
 from ptxbench.attribute.process_log import (
     PIECE,
+    WHOLE_GRAPHS,
     ProcessLog,
     Unseen,
     not_run,
@@ -23,7 +24,6 @@ from ptxbench.attribute.process_log import (
 )
 from ptxbench.attribute.ranges import RangeKind, Ranges, join_ranges, read_windows
 from ptxbench.attribute.replay.program_log import ProcessReplay, read_replay
-from ptxbench.attribute.whole_graphs import GraphKernels, GraphKey, WholeGraphs
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow
 
 # Kernels that follow each other this closely are one stretch of work for a sensor.
@@ -146,7 +146,6 @@ class LaunchLog:
         is_counted: Whether launches were counted meanwhile; else as many are supposed as just before.
         counts: How many of each unit the program said to have made.
         replays: What processes launched again when they were over.
-        graphs: What the kernels of CUDA graphs are that were seen as a whole, by the names of the graphs.
     """
 
     by_gpu: dict[str, Launches]
@@ -158,7 +157,6 @@ class LaunchLog:
     is_counted: bool = True
     counts: Mapping[str, float] = field(default_factory=dict)
     replays: tuple[ProcessReplay, ...] = ()
-    graphs: Mapping[str, GraphKernels] = field(default_factory=dict)
 
 
 def no_launches() -> Launches:
@@ -184,36 +182,33 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
     ranges: list[tuple[RangeKind, str, int, int]] = []
     replays: list[ProcessReplay] = []
     unseen_ns: list[tuple[int, int]] = []
-    named: dict[GraphKey, str] = {}
-    graphs: dict[str, GraphKernels] = {}
+    are_wrong = False
     for process, count, mine in zip(processes, counts, unseen, strict=True):
         if (replayed := read_replay(process.file, process.names, process.devices)) is not None:
             replays.append(replayed)
         ranges += [(RangeKind.NVTX, *one) for one in process.ranges()]
         if mine:
-            alone = (rows[rows["graph"] == 0] for rows in process.launches(count))
-            unseen_ns += not_run(mine, alone)
-        whole = WholeGraphs(process, count, named)
-        graphs |= whole.kernels
-        for rows in whole.pieces():
+            unseen_ns += not_run(mine, process.launches(count))
+        for rows in process.launches(count):
             _gather(rows, process, end_ns, mine if has_turns else None, gathered)
-        remark = "" if whole.kernels else remark_on_graphs(process.launches(count), has_turns=bool(mine))
+        remark = remark_on_graphs(process.launches(count), has_turns=bool(mine))
         if remark:
             process.remarks.append(f"process {process.pid}: {remark}")
+        are_wrong = are_wrong or remark == WHOLE_GRAPHS
     found = (*join_ranges(ranges), *read_windows(folder))
     if end_ns is not None:
         found = tuple(one for each in found if len(one := each.until(end_ns)))
     return LaunchLog(
-        gathered.by_gpu(),
+        # Of kernels whose times are wrong no energy is right, nor of those beside them.
+        {} if are_wrong else gathered.by_gpu(),
         sum(one.has_cuda for one in processes),
         sum(one.dropped for one in processes),
         tuple(dict.fromkeys(remark for one in processes for remark in one.remarks)),
         found,
-        _apart(unseen_ns),
+        () if are_wrong else _apart(unseen_ns),
         all(one.before.any for spans in unseen for one in spans),
         read_counts(folder),
         tuple(replays),
-        graphs,
     )
 
 

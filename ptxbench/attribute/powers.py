@@ -10,7 +10,6 @@ import numpy as np
 from scipy.optimize import nnls
 
 from ptxbench.attribute.equations import SETTINGS, Equations
-from ptxbench.attribute.whole_graphs import GraphKernels
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.sensors.trace import Float64s
 
@@ -24,14 +23,14 @@ class Expected:
         error_w: Half of its 95% interval, W.
         is_replayed: Whether it drew that when it was launched again: that is no prior, it splits groups.
         parts: Share of its energy by class of opcode and by memory level, where a table expects it.
-        kernels: Of a whole graph what its kernels were in the replay.
+        kernels: Of a whole graph the part of its time that each kernel had in the replay.
     """
 
     power_w: float
     error_w: float
     is_replayed: bool = False
     parts: Mapping[str, float] = field(default_factory=dict)
-    kernels: GraphKernels = ()
+    kernels: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ _SAID = {
     "refused": "kernels are not known: {}; try `ptxbench run --timer events`",
     "noreplay": "nothing can be launched again: {}",
     "shared": "another tool, as torch.profiler, used CUPTI beside",
-    "graphs": "from the first CUDA graph on launches were timed by events around them, each some microseconds"
-    " too long",
     "events": "kernels were timed by events around their launches, each some microseconds too long",
 }
 _LAUNCH = np.dtype(
@@ -43,8 +41,8 @@ _RANGE = np.dtype([("start_ns", "<u8"), ("end_ns", "<u8"), ("name", "<u4"), ("th
 
 # Kernels of graphs at once from which on they are taken to have the times of the whole graph.
 _AT_ONCE = 8
-_WHOLE_GRAPHS = (
-    "CUPTI gave kernels of CUDA graphs the times of their whole graph: by kernel they are not known; try"
+WHOLE_GRAPHS = (
+    "CUPTI gave kernels of CUDA graphs the times of their whole graph, so that kernels are not known; try"
     " `ptxbench run --timer events`"
 )
 # Records that are read at once, so that a log of millions has no second copy.
@@ -54,6 +52,10 @@ _FAST, _MANY = 5000.0, 10_000
 _SLOWED = (
     "all kernels of CUDA graphs were looked at, which slowed a host that waits for each graph by half on an"
     " H100: launches of graphs were not counted, or `max_launch_rate_per_s` is high"
+)
+_IN_TURNS = (
+    "kernels of CUDA graphs were looked at in turns, which made a host that waits for each graph 9% slower on"
+    " an H100; `ptxbench run --timer events` costs 1%, and times graphs as a whole"
 )
 
 
@@ -107,8 +109,6 @@ class ProcessLog:
         dropped: Kernels that were lost.
         remarks: What else to know, a sentence each.
         turns: When its kernels were looked at.
-        graphs: Of each CUDA graph that is seen as a whole, how many kernels of each name are in it.
-        whole_ns: From when on launches, those of graphs among them, were timed by events; none: never.
         has_cuda: Whether it used CUDA.
     """
 
@@ -118,8 +118,6 @@ class ProcessLog:
     dropped: int = 0
     remarks: list[str] = field(default_factory=list)
     turns: list[_Turn] = field(default_factory=list)
-    graphs: dict[int, dict[int, int]] = field(default_factory=dict)
-    whole_ns: int = np.iinfo(np.int64).max
     has_cuda: bool = False
 
     @property
@@ -173,10 +171,7 @@ def read_process(file: Path, *, is_early: bool) -> ProcessLog:
             process.devices[number] = text
         elif word == "dropped" and number is not None:
             process.dropped += number
-        elif word == "in" and number is not None and (inside := _launched(text)).graphs > 0:
-            process.graphs.setdefault(number, {})[inside.alone] = inside.graphs
         elif word in _SAID:
-            process.whole_ns = number if word == "graphs" and number is not None else process.whole_ns
             process.remarks.append(f"process {pid}: {_SAID[word].format(rest)}")
             ended = ended or word == "refused"
         elif word in ("off", "on", "end") and number is not None:
@@ -255,16 +250,17 @@ def remark_on_graphs(pieces: Iterator[npt.NDArray[Any]], *, has_turns: bool) -> 
         each_ns += int((end_ns - start_ns).sum())
         passed_ns += int(np.clip(latest_ns - np.maximum(start_ns, before_ns), 0, None).sum())
     if each_ns > _AT_ONCE * passed_ns:
-        return _WHOLE_GRAPHS
-    is_slow = count > max(_MANY, _FAST * (last_ns - first_ns) / 1e9)
-    return _SLOWED if is_slow and not has_turns else ""
+        return WHOLE_GRAPHS
+    if has_turns:
+        return _IN_TURNS if count else ""
+    return _SLOWED if count > max(_MANY, _FAST * (last_ns - first_ns) / 1e9) else ""
 
 
 def not_run(unseen: Sequence[Unseen], pieces: Iterator[npt.NDArray[Any]]) -> list[tuple[int, int]]:
     """Return when kernels ran that were not looked at.
 
     A host runs ahead: kernels that it launched before it no longer looked run for a while still, and so do
-    those that it launched meanwhile. `pieces` has no graphs: those that are timed as a whole are so always.
+    those that it launched meanwhile.
     """
     last_ns = np.array([one.start_ns for one in unseen])
     first_ns = np.full(len(unseen), np.iinfo(np.int64).max)

@@ -364,7 +364,6 @@ def share_of(
             unseen_ns=log.unseen_ns,
             is_counted=log.is_counted,
             expected=expected,
-            graphs=log.graphs,
         )
     kernels = found.kernels if source is Followed.KERNELS else ()
     return GpuShare(energy, kernels, found.ranges, found.delay_s)
@@ -442,8 +441,7 @@ def remarks_on(facts: ProgramPart, log: LaunchLog) -> tuple[str, ...]:
             if log.is_counted
             else "launches were not counted meanwhile: calls, time and energy may be too low"
         )
-        which = "kernels outside of CUDA graphs" if log.graphs else "kernels"
-        said.append(f"{which} came too fast and were not looked at for {share:.0%} of the time: {how}")
+        said.append(f"kernels came too fast and were not looked at for {share:.0%} of the time: {how}")
     unread = set(log.by_gpu) - {board.uuid for board in facts.boards}
     if unread:
         said.append(f"kernels also ran on {len(unread)} GPUs that were not read: {', '.join(sorted(unread))}")

@@ -21,7 +21,6 @@ from ptxbench.attribute.process_log import PIECE
 from ptxbench.attribute.ranges import RangeKind, join_ranges
 from ptxbench.attribute.rank import Rank, rank_folders
 from ptxbench.attribute.replay.program_log import ProcessReplay
-from ptxbench.attribute.whole_graphs import GraphKernels
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.energy.gate.comparison import Comparison
@@ -105,7 +104,6 @@ class ProgramPart:
         idle_ns: From when on the board was idle before the run, for its idle power, host time; 0: not kept.
         replays: What processes launched again when they were over.
         rank: Which rank of a job it was, None where it was none.
-        graphs: What the kernels of CUDA graphs are that were seen as a whole, by the names of the graphs.
     """
 
     is_simulated: bool
@@ -125,7 +123,6 @@ class ProgramPart:
     idle_ns: int = 0
     replays: tuple[ProcessReplay, ...] = ()
     rank: Rank | None = None
-    graphs: Mapping[str, GraphKernels] = field(default_factory=dict)
 
     @property
     def idle(self) -> KernelWindow | None:
@@ -194,7 +191,7 @@ class RecordedProgram:
 
 
 # What a manifest keeps of the log of kernels as it is.
-_LOGGED = ("processes", "dropped", "remarks", "is_counted", "counts", "replays", "graphs")
+_LOGGED = ("processes", "dropped", "remarks", "is_counted", "counts", "replays")
 
 
 def log_facts(log: LaunchLog) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptxbench.api.window_energy import energy_text
-from ptxbench.attribute.attribution import BY_REPLAY, BY_TABLE, BY_TIME, NO_KERNEL, Share
+from ptxbench.attribute.attribution import BY_REPLAY, BY_TABLE, BY_TIME, NO_KERNEL, TOO_LONG, Share
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.replay.profile import Profile
 from ptxbench.attribute.replay.shown import document as profile_document
@@ -232,6 +232,8 @@ def _figures(share: Share, gpu: GpuShare) -> dict[str, Any]:
 def _beside(share: Share) -> str:
     """Return what a line says behind a name: the table's number, and why the row's is none."""
     table = f", table: {share.expected_j:.4g} J" if math.isfinite(share.expected_j) else ""
+    if share.method.startswith(TOO_LONG):
+        return f": {share.method}"
     return table + (", too short to tell" if share.method.startswith("too short") else "")
 
 

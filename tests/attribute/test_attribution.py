@@ -22,6 +22,7 @@ from ptxbench.attribute.launches import (
     weighted_by_time,
 )
 from ptxbench.attribute.program import recorded_board, share_of
+from ptxbench.attribute.ranges import RangeKind, Ranges
 from ptxbench.attribute.unseen import UnseenTime
 from ptxbench.sensors.trace import KernelWindow
 
@@ -109,6 +110,17 @@ def test_a_sensor_that_is_a_low_pass_is_found():
     ).kernels[:-1]:
         (name,) = row.names
         assert row.energy_j / row.time_s == pytest.approx(powers_w[name], rel=0.012)
+
+
+def test_of_times_that_cannot_be_no_energy_of_a_kernel_follows():
+    # A run of a second whose kernels stand for two.
+    at_s = np.arange(0.0, 1.0, 0.02)
+    readings = Readings(at_s, np.full(len(at_s), 200.0), 0.02, 0.02)
+    part = Ranges("part", RangeKind.WINDOW, np.array([0]), np.array([10**9]))
+    found = attribute(readings, launches(a=[(0, 2 * 10**9)], b=[(10, 20)]), 1.0, 200.0, 2.0, 0, [part])
+    (row,) = found.kernels
+    assert (row.energy_j, row.time_s, found.ranges) == (200.0, 1.0, ())
+    assert row.method.startswith("the times of kernels add up to 2 s, more than the run")
 
 
 def test_kernels_that_always_run_together_are_not_separated():
@@ -342,9 +354,13 @@ def test_kernels_that_have_the_times_of_their_whole_graph_are_said(tmp_path):
     whole = [(300, 900, i % 2, 0, 0, 1) for i in range(20)] + [
         (1000, 1600, i % 2, 0, 0, 1) for i in range(20)
     ]
-    assert "the times of their whole graph" in write_log(tmp_path / "whole", turns, whole).remarks[0]
+    log = write_log(tmp_path / "whole", turns, whole)
+    assert "the times of their whole graph" in log.remarks[0]
+    # No energy follows from them.
+    assert (log.by_gpu, log.unseen_ns) == ({}, ())
     each = [(300 + 30 * i, 330 + 30 * i, i % 2, 0, 0, 1) for i in range(40)]
-    assert write_log(tmp_path / "each", turns, each).remarks == ()
+    (said,) = write_log(tmp_path / "each", turns, each).remarks
+    assert "were looked at in turns" in said
 
 
 @pytest.mark.parametrize(("step_ns", "is_said"), [(100_000, True), (300_000, False)])

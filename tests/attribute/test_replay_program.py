@@ -10,7 +10,7 @@ from fakes.loads import LoadedGpu
 
 from ptxbench.api.board import open_boards
 from ptxbench.attribute.attribution import BY_REPLAY, BY_TIME
-from ptxbench.attribute.expected import replayed_powers
+from ptxbench.attribute.expected import WHOLE_GRAPH, replayed_powers
 from ptxbench.attribute.launches import Launches, LaunchLog, join_launches
 from ptxbench.attribute.page import page
 from ptxbench.attribute.powers import Expected
@@ -33,7 +33,6 @@ from ptxbench.attribute.replay.program_log import (
 )
 from ptxbench.attribute.report import document, lines
 from ptxbench.attribute.stacks import program_stacks
-from ptxbench.attribute.whole_graphs import WHOLE_GRAPH, GraphKernel
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.core.status import Status
@@ -216,29 +215,6 @@ def in_graphs(recorded, name, **more):
     return replace(recorded, log=log, manifest=replace(recorded.manifest, part=part))
 
 
-def test_the_kernels_of_a_graph_that_was_seen_as_a_whole_share_its_energy_by_time(whole, replayed, tmp_path):
-    recorded, truths, _ = whole
-    busy_s = sum(calls * time_s for _, calls, time_s, _ in KERNELS)
-    known = tuple(GraphKernel(name, calls, calls * time_s / busy_s) for name, calls, time_s, _ in KERNELS)
-    name = "(CUDA graph 1, 14 kernels)"
-    keep(in_graphs(recorded, name, graphs={name: known}), tmp_path)
-    kept = load(tmp_path)
-    energy = energy_of(kept)
-    (graph, _) = energy.gpus[0].kernels
-    by_kernel = {one.names: one for one in energy_of(recorded).gpus[0].kernels[0].members}
-    assert {one.names for one in graph.members} == set(by_kernel)
-    for one in graph.members:
-        other = by_kernel[one.names]
-        assert (one.calls, one.method) == (other.calls, BY_TIME)
-        # The gaps within the graph are part of it.
-        assert one.energy_j == pytest.approx(other.energy_j, rel=0.1)
-    assert sum(one.energy_j for one in graph.members) == pytest.approx(graph.energy_j)
-    split = energy_of(kept, replayed_powers(kept, replayed[1])).gpus[0].kernels[0]
-    for one in split.members:
-        assert one.method == BY_REPLAY
-        assert one.energy_j == pytest.approx(truths[one.names[0]], rel=0.1)
-
-
 def test_an_earlier_replay_splits_a_graph_that_is_one_row(whole, replayed):
     recorded, truths, _ = whole
     # As by events.
@@ -318,6 +294,14 @@ def test_a_kind_that_was_not_launched_again_keeps_what_the_readings_tell():
     assert low_j < truths["shared"] < high_j
     others = [row for row in found.rows if row.kind and row.name != "shared"]
     assert all(row.energy_j == pytest.approx(truths[row.name], rel=0.02) for row in others)
+    # One that was not come to, as an assertion of another ended its context, says so.
+    (ours,) = recorded.facts.replays
+    kinds = tuple(replace(one, refused="") for one in ours.kinds)
+    ended = replace(ours, kinds=kinds, stopped=("CUDA error 710 ended its context",))
+    part = replace(recorded.facts, replays=(ended,))
+    found = profile(replace(recorded, manifest=replace(recorded.manifest, part=part)))
+    (reason,) = [row.reason for row in found.rows if row.name == "shared"]
+    assert reason.endswith("not launched again: before it CUDA error 710 ended its context")
 
 
 def test_without_readings_of_it_the_row_has_no_number_and_its_reason():

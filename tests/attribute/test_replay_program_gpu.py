@@ -54,13 +54,13 @@ def test_the_program_stays_as_it_is_and_its_kernels_add_up(tmp_path, how):
     assert sum(n >= 6000 for n in calls.values()) >= 3
 
 
-def test_a_graph_is_timed_as_a_whole_and_its_kernels_share_it(tmp_path):
+def test_kernels_of_a_graph_are_looked_at_in_turns_with_their_own_times(tmp_path):
     words = [sys.executable, "-c", PROGRAM, "graph"]
     command = [sys.executable, "-m", "ptxbench", "run", "--out", str(tmp_path / "run"), "--", *words]
     assert subprocess.run(command, capture_output=True, text=True, check=False).returncode == 5
     report = json.loads((tmp_path / "run" / "energy.json").read_text())
+    assert "whole graph" not in " ".join(report["remarks"])
     rows = [one for row in report["kernels"] for one in (row, *row["members"])]
     named = {" ".join(row.get("kernels", [row.get("kernel")])): row["calls"] for row in rows}
     # Products, tanh and two in place, four of each in a launch of the graph.
-    assert sum(calls >= 6000 for calls in named.values()) >= 3
-    assert "timed by events" in " ".join(report["remarks"])
+    assert sum(calls == pytest.approx(6000, rel=0.05) for calls in named.values()) >= 2

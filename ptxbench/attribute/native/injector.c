@@ -8,9 +8,7 @@
  *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME" (escaped: see say_name), "device ORDINAL UUID",
  *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED IN_GRAPHS"
  *                  and "on NS LAUNCHED IN_GRAPHS" (kernels are not seen between them; kernels launched one by
- *                  one and in graphs until then by launch_timer.c, 0 without it), "graphs NS" (launches are timed
- *                  by events from here on), "in ID NAME COUNT" (so many kernels of a name are in a graph),
- *                  "refused WHY",
+ *                  one and in graphs until then by launch_timer.c, 0 without it), "refused WHY",
  *                  "end NS LAUNCHED IN_GRAPHS"
  *
  * CUPTI serves one tool. Where this library is preloaded as well, another tool's calls come through here: this
@@ -99,9 +97,8 @@ enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
  * a graph counts as GRAPH_COSTS kernels, and behind a turn with graphs none is looked at for GRAPHS_OFF as long:
  * an H100's host took 1.3 to 2.5 times as long for its graphs while they were looked at. */
 enum { SLICE_MS = 100, TICK_MS = 10, LOOK_S = 2, FEW_GRAPHS = 3, FEW_TICKS = 2, GRAPH_COSTS = 100, GRAPHS_OFF = 99 };
-enum { MOST_OFF_S = 10, MOST_WAIT_S = 2, EVENTS_COST = 2 };
+enum { MOST_OFF_S = 10, MOST_WAIT_S = 2 };
 #define WHOLE_GRAPH "(a CUDA graph)"
-#define ALL_LAUNCHES 1e9
 #define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
 /* CUPTI_API_VERSION: 14 is CUDA 11.0, the first with this layout; 13.x is 130000 and up. */
@@ -116,7 +113,6 @@ static struct {
     int (*flush_all)(uint32_t);
     int (*flush_period)(uint32_t);
     int (*timestamps)(clock_fn);
-    int (*timestamp)(uint64_t *);
     int (*version)(uint32_t *);
 } cupti;
 
@@ -125,10 +121,9 @@ static struct {
     volatile int is_replaying; /* kernels are not looked at meanwhile */
     volatile int asks_off;     /* the turn that is wanted; `is_off` is the one that was taken */
     int making, is_paused;     /* graphs that are being made, and whether kernels are not looked at for that */
-    int is_limited, by_events; /* whether not all kernels are asked for, and whether CUPTI was left for events */
     pid_t pid;
     pthread_mutex_t lock;
-    uint64_t devices_said, begin_ns, left_ns, seen, seen_in_graphs, launched, in_graphs, graphs;
+    uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, in_graphs, graphs, graphs_made;
     size_t dropped;
 } state = {.bin = -1, .text = -1, .ranges = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -156,14 +151,6 @@ static struct {
     size_t count, slots;
     uint32_t *slot; /* index + 1; 0: free */
 } names;
-
-/* Whether kernels of graphs are looked at in turns, and how: not by default, as CUPTI gave them wrong times. What
- * is to be tried is a sum: with CUPTI's own clock, with nothing flushed but between turns, in large buffers. */
-enum { TURNS = 1, OWN_CLOCK = 2, QUIET = 4, LARGE_BUFFERS = 8 };
-static int turns_graphs(void) {
-    const char *text = getenv("PTXBENCH_GRAPH_TURNS");
-    return text ? atoi(text) : 0;
-}
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -299,7 +286,7 @@ static size_t next_bytes(void) {
     if (before_ns && since_ns < FLUSH_MS * 1000000u / 4 && bytes < MOST_BYTES) bytes *= 2;
     if (since_ns > FLUSH_MS * 1000000u && bytes > LEAST_BYTES) bytes /= 2;
     before_ns = at_ns;
-    size_t chosen = turns_graphs() & LARGE_BUFFERS ? MOST_BYTES : bytes;
+    size_t chosen = bytes;
     pthread_mutex_unlock(&state.lock);
     return chosen;
 }
@@ -364,8 +351,6 @@ static void read_buffer(uint8_t *buffer, size_t valid) {
         struct launch one = {host_ns(record->start_ns, now, rate), host_ns(record->end_ns, now, rate),
                              number_of(record->name), record->device, record->stream,
                              record->graph_node ? graph : 0};
-        /* Another tool may ask for kernels that are timed by events here. */
-        if (state.by_events && one.start_ns >= state.left_ns) continue;
         state.seen++;
         state.seen_in_graphs += record->graph_node != 0;
         /* A kernel that did not end has no times. */
@@ -499,8 +484,14 @@ static struct tally tally(void) {
     return now;
 }
 
+/* Where there are graphs nothing is flushed but between two turns: flushed meanwhile, an H100 gave the kernels of
+ * graphs the times of the whole graph (studies/programs). */
+static int has_graphs(void) {
+    return state.seen_in_graphs || count_of(&state.graphs) || count_of(&state.graphs_made);
+}
+
 static struct tally flushed_tally(void) {
-    if (!(turns_graphs() & QUIET)) cupti.flush_all(0);
+    if (!has_graphs()) cupti.flush_all(0);
     return tally();
 }
 
@@ -519,15 +510,14 @@ static void say_turn(int is_off) {
 
 static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Sees kernels or no longer, as was asked for. */
-static void take_turn(void) {
+/* Sees kernels or no longer, as was asked for. Where nothing runs, CUPTI gives what it has before. */
+static void take_turn(int is_idle) {
     pthread_mutex_lock(&turn_lock);
     if (!state.making && state.asks_off != state.is_off) {
-        int by_cupti = !state.by_events;
-        if (turns_graphs() & QUIET) cupti.flush_all(1);
-        if (!state.asks_off && !state.is_replaying && by_cupti) cupti.enable(KIND_CONCURRENT_KERNEL);
+        if (is_idle) cupti.flush_all(1);
+        if (!state.asks_off && !state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
         say_turn(state.asks_off);
-        if (state.asks_off && by_cupti && cupti.disable(KIND_CONCURRENT_KERNEL)) say_turn(state.asks_off = 0);
+        if (state.asks_off && cupti.disable(KIND_CONCURRENT_KERNEL)) say_turn(state.asks_off = 0);
     }
     pthread_mutex_unlock(&turn_lock);
 }
@@ -538,9 +528,10 @@ static struct {
 } paused;
 
 /* A graph that is made while kernels are looked at costs the same when they no longer are (studies/programs). */
-static void pause_for_graph(void) {
+static void before_making(void) {
     pthread_mutex_lock(&turn_lock);
-    int looks = stands_between() && !state.is_off && !state.is_replaying && !other.kinds;
+    __atomic_fetch_add(&state.graphs_made, 1, __ATOMIC_RELAXED);
+    int looks = stands_between() && !state.is_off && !state.is_replaying && !other.kinds && !on_record;
     if (!state.making++ && looks && !cupti.disable(KIND_CONCURRENT_KERNEL)) {
         state.is_paused = 1;
         paused.at_ns = now_ns();
@@ -550,7 +541,7 @@ static void pause_for_graph(void) {
     pthread_mutex_unlock(&turn_lock);
 }
 
-static void resume_after_graph(void) {
+static void after_making(void) {
     pthread_mutex_lock(&turn_lock);
     if (!--state.making && state.is_paused) {
         state.is_paused = 0;
@@ -575,8 +566,8 @@ static void sleep_s(double time_s) {
 /* Asks for a turn, and returns whether it was taken. A thread that launches graphs takes it between two of them. */
 static int ask_for(int is_off, int has_graphs) {
     state.asks_off = is_off;
-    for (int i = 0; has_graphs && !state.by_events && i < SLICE_MS && state.asks_off != state.is_off; i++) sleep_s(1e-3);
-    take_turn();
+    for (int i = 0; has_graphs && i < SLICE_MS && state.asks_off != state.is_off; i++) sleep_s(1e-3);
+    take_turn(0);
     pthread_mutex_lock(&turn_lock);
     int taken = state.is_off == is_off;
     if (!taken && is_off) state.asks_off = 0;
@@ -587,7 +578,6 @@ static int ask_for(int is_off, int has_graphs) {
 /* Returns how many kernels were looked at. A host that runs ahead launches them long before they run. */
 static double looked_at(struct tally since, struct tally now) {
     uint64_t seen = now.seen - since.seen, launched = now.launched - since.launched;
-    if (state.by_events) return (double)(EVENTS_COST * launched);
     return (double)((seen > launched ? seen : launched) + GRAPH_COSTS * (now.graphs - since.graphs));
 }
 
@@ -605,19 +595,20 @@ static struct tally after_turn(struct tally since, double enough) {
 
 /* Sees kernels in turns where they come too fast, so that half of what is allowed is looked at in the mean.
  *
- * What was launched to be seen is waited for. From the first graph that CUPTI sees on, it sees all kernels. Where
- * CUPTI was left, kernels outside of graphs are timed in turns. */
+ * What was launched to be seen is waited for. Where launches of graphs cannot be counted, all kernels are seen:
+ * how many of a graph's there are between two turns would not be known. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
     while (state.is_on && getpid() == state.pid) {
-        take_turn(); /* which a graph that was being made had put off */
+        take_turn(0); /* which a graph that was being made had put off */
         struct tally before = flushed_tally(), after;
         uint64_t begin_ns = now_ns();
         after = after_turn(before, most / 2 * LOOK_S);
         double rate = looked_at(before, after) / ((double)(now_ns() - begin_ns) / 1e9);
-        int has_graphs = (state.seen_in_graphs || count_of(&state.graphs)) && !state.by_events;
-        /* While another tool wants kernels, none is left out. */
-        if (rate <= most || other.kinds || state.is_replaying || (has_graphs && !turns_graphs())) continue;
+        int is_counted = !state.seen_in_graphs || count_of(&state.graphs);
+        /* While another tool or a replay wants kernels, none is left out. */
+        int wants_all = other.kinds || state.is_replaying || (on_record && has_graphs());
+        if (rate <= most || wants_all || !is_counted) continue;
         if (!ask_for(1, after.graphs != before.graphs)) continue;
         after = tally();
         double on_s = (double)(now_ns() - begin_ns) / 1e9, off_s = looked_at(before, after) / (most / 2) - on_s;
@@ -640,8 +631,10 @@ static void start_limit(void) {
     const char *text = getenv("PTXBENCH_MAX_LAUNCH_RATE");
     most = text ? atof(text) : 0;
     pthread_t thread;
-    state.is_limited = most > 0 && most < ALL_LAUNCHES;
-    if (most > 0 && pthread_create(&thread, NULL, limit_rate, &most) == 0) pthread_detach(thread);
+    if (most > 0 && pthread_create(&thread, NULL, limit_rate, &most) == 0)
+        pthread_detach(thread);
+    else
+        cupti.flush_period(FLUSH_MS);
 }
 
 static void at_end(void) {
@@ -681,7 +674,6 @@ static const char *find_functions(void *library) {
     FIND(timestamps, "cuptiActivityRegisterTimestampCallback");
     FIND(version, "cuptiGetVersion");
 #undef FIND
-    *(void **)&cupti.timestamp = dlsym(library, "cuptiGetTimestamp");
     uint32_t version = 0;
     last_code = cupti.version(&version);
     if (last_code) return "libcupti does not work here";
@@ -691,23 +683,11 @@ static const char *find_functions(void *library) {
     return NULL;
 }
 
-static uint64_t own_clock(void) {
-    uint64_t stamp = 0;
-    cupti.timestamp(&stamp);
-    return stamp;
-}
-
 static const char *switch_on(void) {
-    if (turns_graphs() & OWN_CLOCK) {
-        other.clock_at = own_clock();
-        other.host_at = now_ns();
-        other.clock = own_clock;
-    } else if ((last_code = cupti.timestamps(now_ns)))
-        return "CUPTI does not take the host's clock";
+    if ((last_code = cupti.timestamps(now_ns))) return "CUPTI does not take the host's clock";
     if ((last_code = cupti.register_callbacks(on_request, on_complete))) return "another tool has CUPTI";
     if ((last_code = cupti.enable(KIND_CONCURRENT_KERNEL)))
         return "CUPTI gives no kernel records, another tool may have it";
-    if (!(turns_graphs() & QUIET)) cupti.flush_period(FLUSH_MS);
     return NULL;
 }
 

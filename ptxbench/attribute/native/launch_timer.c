@@ -23,14 +23,6 @@ typedef int (*make_params_fn)(void **, void *, void *);
 typedef int (*address_fn)(const char *, void **, int, uint64_t);
 typedef int (*address2_fn)(const char *, void **, int, uint64_t, void *);
 
-/* CUDA_KERNEL_NODE_PARAMS_v2. A shape is grid, block and bytes of shared memory. */
-struct node_parameters {
-    void *function;
-    unsigned shape[7];
-    void **parameters, **extra, *kernel, *context;
-};
-_Static_assert(offsetof(struct node_parameters, kernel) == 56, "kern");
-
 static struct {
     int (*event_create)(void **, unsigned);
     int (*event_record)(void *, void *);
@@ -44,7 +36,6 @@ static struct {
     int (*kernel_name)(const char **, void *);
     int (*graph_nodes)(void *, void **, size_t *);
     int (*node_type)(void *, int *);
-    int (*node_kernel)(void *, struct node_parameters *);
     int (*node_graph)(void *, void **);
     int (*stream_query)(void *);
     int (*capture_mode)(int *);
@@ -100,7 +91,6 @@ static void find_driver(void) {
     *(void **)&driver.kernel_name = real_dlsym(library, "cuKernelGetName");
     *(void **)&driver.graph_nodes = real_dlsym(library, "cuGraphGetNodes");
     *(void **)&driver.node_type = real_dlsym(library, "cuGraphNodeGetType");
-    *(void **)&driver.node_kernel = real_dlsym(library, "cuGraphKernelNodeGetParams_v2");
     *(void **)&driver.node_graph = real_dlsym(library, "cuGraphChildGraphNodeGetGraph");
     *(void **)&driver.stream_query = real_dlsym(library, "cuStreamQuery");
     *(void **)&driver.capture_mode = real_dlsym(library, "cuThreadExchangeStreamCaptureMode");
@@ -156,7 +146,6 @@ static void drain(int wait) {
         struct launch launch = {start, end, one->name, (uint32_t)context->device,
                                 (uint32_t)(uintptr_t)one->stream, one->in_graph};
         if (!put(state.bin, &launch, sizeof launch)) say_dropped(1);
-        state.seen += !one->in_graph;
         pthread_mutex_unlock(&state.lock);
         give_back(context, one->begin);
         /* Elapsed times are floats: from a base that is near they are exact. */
@@ -176,14 +165,14 @@ static void at_end_of_launches(void) {
     drain(1);
     pthread_mutex_unlock(&timer_lock);
     say_dropped(0);
-    if (!state.by_events) say("end %llu\n", (unsigned long long)now_ns());
+    say("end %llu\n", (unsigned long long)now_ns());
 }
 
 /* Returns whether launches are written down. */
 static int is_timing(void) {
     static int was_here;
-    if (!state.by_events && (state.is_on || getenv("PTXBENCH_CUPTI"))) return 0;
-    if (!was_here && !state.by_events) {
+    if (state.is_on || getenv("PTXBENCH_CUPTI")) return 0;
+    if (!was_here) {
         was_here = 1;
         pthread_mutex_lock(&state.lock);
         int ready = open_files();
@@ -214,84 +203,26 @@ static uint32_t name_of(void *function) {
     return number;
 }
 
-/* Leaves CUPTI for events before the first graph is made. What CUPTI sees of a graph costs a host that waits for it
- * half as long again, and off and on again it gave kernels of graphs wrong times. Whoever asks for all kernels, a
- * replay and another tool keep CUPTI. */
-static void leave_cupti(void) {
-    pthread_mutex_lock(&turn_lock);
-    int is_asked = on_record || other.kinds || !state.is_limited || turns_graphs();
-    if (stands_between() && !state.by_events && !is_asked) {
-        find_driver();
-        if (driver.ready && !cupti.disable(KIND_CONCURRENT_KERNEL)) {
-            state.left_ns = now_ns();
-            say("graphs %llu\n", (unsigned long long)state.left_ns);
-            state.by_events = 1;
-            state.asks_off = 0;
-            say_turn(0);
-            atexit(at_end_of_launches);
-        }
-    }
-    pthread_mutex_unlock(&turn_lock);
-}
-
-static void before_making(void) {
-    if (turns_graphs())
-        pause_for_graph();
-    else
-        leave_cupti();
-}
-
-/* What is in each graph that was made, by its handle. */
+/* How many kernels are in each graph that was made, by its handle. */
 static struct {
     void *handle;
     size_t kernels;
-    uint32_t number;
 } made[MOST_GRAPHS];
 
-/* The numbers of the names of the kernels of a graph. */
-struct inside {
-    uint32_t *names;
-    size_t count, room;
-};
-
-static void find_kernels(struct inside *all, void *graph) {
-    size_t count = 0;
-    if (driver.graph_nodes(graph, NULL, &count) || !count) return;
+static size_t kernels_in(void *graph) {
+    size_t count = 0, kernels = 0;
+    if (driver.graph_nodes(graph, NULL, &count) || !count) return 0;
     void **nodes = calloc(count, sizeof *nodes);
     if (!nodes || driver.graph_nodes(graph, nodes, &count)) count = 0;
     for (size_t i = 0; i < count; i++) {
         int type = -1;
         void *inner = NULL;
-        struct node_parameters of = {0};
         if (driver.node_type(nodes[i], &type)) continue;
-        if (type == NODE_GRAPH && !driver.node_graph(nodes[i], &inner)) find_kernels(all, inner);
-        if (type != NODE_KERNEL) continue;
-        if (all->count == all->room) {
-            uint32_t *larger = realloc(all->names, 2 * (all->room + 512) * sizeof *larger);
-            if (!larger) break;
-            all->names = larger;
-            all->room = 2 * (all->room + 512);
-        }
-        int is_known = driver.node_kernel && !driver.node_kernel(nodes[i], &of);
-        all->names[all->count++] = is_known ? name_of(of.function ? of.function : of.kernel) : UINT32_MAX;
+        if (type == NODE_GRAPH && !driver.node_graph(nodes[i], &inner)) kernels += kernels_in(inner);
+        kernels += type == NODE_KERNEL;
     }
     free(nodes);
-}
-
-static int by_number(const void *one, const void *other_one) {
-    uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other_one;
-    return (a > b) - (a < b);
-}
-
-/* Says which kernels are in a graph. */
-static void say_inside(uint32_t number, struct inside *all) {
-    qsort(all->names, all->count, sizeof *all->names, by_number);
-    pthread_mutex_lock(&state.lock);
-    for (size_t i = 0, next; i < all->count; i = next) {
-        for (next = i + 1; next < all->count && all->names[next] == all->names[i];) next++;
-        if (all->names[i] != UINT32_MAX) say("in %u %u %zu\n", number, all->names[i], next - i);
-    }
-    pthread_mutex_unlock(&state.lock);
+    return kernels;
 }
 
 /* Returns the place of a graph by its handle, or one for it; its first one where all are taken. */
@@ -305,31 +236,27 @@ static size_t place_of(const void *handle) {
 }
 
 static int graph_made(void **executable, void *graph, int code) {
-    static uint32_t last;
-    if (turns_graphs()) resume_after_graph();
+    after_making();
     if (code || !executable || !stands_between()) return code;
     if (!driver.graph_nodes) find_driver();
     if (!driver.graph_nodes || !driver.node_type || !driver.node_graph) return code;
-    struct inside all = {0};
-    find_kernels(&all, graph);
+    size_t kernels = kernels_in(graph);
     pthread_mutex_lock(&turn_lock);
     size_t at = place_of(*executable);
     made[at].handle = *executable;
-    made[at].kernels = all.count;
-    uint32_t number = made[at].number = ++last;
+    made[at].kernels = kernels;
     pthread_mutex_unlock(&turn_lock);
-    if (state.by_events && number <= MOST_GRAPHS) say_inside(number, &all);
-    free(all.names);
     return code;
 }
 
-/* Waits until a stream is idle. Where it is not after MOST_IDLE_S, a kernel may wait for this thread: never again. */
-static void wait_for(void *stream) {
+/* Waits until a stream is idle, and returns whether it is. Where it is not after MOST_IDLE_S, a kernel may wait for
+ * this thread: never again. */
+static int wait_for(void *stream) {
     static int is_in_vain;
     int capturing = 1, mode = RELAXED;
     if (!driver.stream_query) find_driver();
-    if (is_in_vain || !driver.stream_query || !driver.capture_mode || !driver.is_capturing) return;
-    if (driver.is_capturing(stream, &capturing) || capturing) return;
+    if (is_in_vain || !driver.stream_query || !driver.capture_mode || !driver.is_capturing) return 0;
+    if (driver.is_capturing(stream, &capturing) || capturing) return 0;
     uint64_t end_ns = now_ns() + MOST_IDLE_S * (uint64_t)1000000000;
     driver.capture_mode(&mode);
     while (driver.stream_query(stream) == 600 && !is_in_vain) {
@@ -337,31 +264,23 @@ static void wait_for(void *stream) {
         is_in_vain = now_ns() > end_ns;
     }
     driver.capture_mode(&mode);
+    return !is_in_vain;
 }
 
-/* Counts a launch of a graph, and returns the number of the graph, UINT32_MAX where it is not known. A turn that
- * was asked for is taken before it, while no graph runs in the stream. */
-static uint32_t count_graph(const void *graph, void *stream) {
-    if (state.asks_off != state.is_off && stands_between() && !state.by_events) {
-        wait_for(stream);
-        take_turn();
-    }
+/* Counts a launch of a graph. A turn that was asked for is taken before it, while no graph runs in the stream. */
+static void count_graph(const void *graph, void *stream) {
+    if (state.asks_off != state.is_off && stands_between()) take_turn(wait_for(stream));
     pthread_mutex_lock(&turn_lock);
-    size_t at = place_of(graph), is_known = made[at].handle == graph;
-    size_t kernels = is_known ? made[at].kernels : 1;
-    uint32_t number = is_known ? made[at].number : UINT32_MAX;
+    size_t at = place_of(graph), kernels = made[at].handle == graph ? made[at].kernels : 1;
     pthread_mutex_unlock(&turn_lock);
     __atomic_fetch_add(&state.graphs, 1, __ATOMIC_RELAXED);
-    if (!state.by_events) __atomic_fetch_add(&state.in_graphs, kernels, __ATOMIC_RELAXED);
-    return number;
+    __atomic_fetch_add(&state.in_graphs, kernels, __ATOMIC_RELAXED);
 }
 
 /* Records the event before a launch; returns 0 where the launch is not timed. */
 static int begin_launch(struct pending *one, void *stream, void *function) {
     int capturing = 1;
     if (function) __atomic_fetch_add(&state.launched, 1, __ATOMIC_RELAXED);
-    /* Graphs are timed at all times. */
-    if (function && state.is_off && state.by_events) return 0;
     if (!is_timing() || driver.is_capturing(stream, &capturing) || capturing) return 0;
     one->name = function ? name_of(function) : UINT32_MAX;
     one->in_graph = !function;
@@ -431,13 +350,12 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
         if (!real.graph[kind]) *(void **)&real.graph[kind] = real_dlsym(RTLD_NEXT, #entry);                  \
         if (!real.graph[kind]) return 500;                                                                  \
         struct pending one = {0};                                                                           \
-        uint32_t number = count_graph(graph, stream_of(stream, kind));                                       \
+        count_graph(graph, stream_of(stream, kind));                                                        \
         int timed = begin_launch(&one, stream_of(stream, kind), NULL);                                      \
         int code = real.graph[kind](graph, stream);                                                         \
         if (timed) {                                                                                        \
             pthread_mutex_lock(&state.lock);                                                                \
             one.name = number_of(WHOLE_GRAPH);                                                              \
-            one.in_graph = number;                                                                          \
             pthread_mutex_unlock(&state.lock);                                                              \
         }                                                                                                   \
         return timed ? end_launch(&one, code) : code;                                                       \

@@ -106,6 +106,13 @@ struct launch_ex_call {
     const struct launch_by *config;
     void *function, **parameters, **extra;
 };
+/* CUDA_KERNEL_NODE_PARAMS_v2. */
+struct node_parameters {
+    void *function;
+    unsigned shape[7];
+    void **parameters, **extra, *kernel, *context;
+};
+_Static_assert(offsetof(struct node_parameters, kernel) == 56, "kern");
 static struct {
     int (*subscribe)(void **, void (*)(void *, uint32_t, uint32_t, const struct call *), void *);
     int (*enable_callback)(uint32_t, void *, uint32_t, uint32_t);
