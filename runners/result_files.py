@@ -34,8 +34,6 @@ KEPT_WHOLE = frozenset(
         "results/nvidia-h100/roofline/f64",
         "results/nvidia-h100/roofline/mma-f16",
         "results/nvidia-h100/roofline/mma-f16-shared",
-        "results/nvidia-h100/roofline/mma-f64",
-        "results/nvidia-h100/roofline/mma-tf32",
         "results/nvidia-h200/law-439f/lanes",
         "results/nvidia-h200/levels",
         "results/nvidia-h200/operands",
