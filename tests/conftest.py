@@ -1,8 +1,8 @@
 """Puts this folder on the import path, so that tests share `fakes`, sets up hypothesis, and saves time.
 
 What ptxas and nvdisasm made of the same input before is read back, also what they made for other workers of
-pytest-xdist and for earlier runs, nothing waits for the disk: no test pulls the plug, and readings are packed
-as fast as can be.
+pytest-xdist and for earlier runs, a module that a run checked is checked, nothing waits for the disk: no test
+pulls the plug, and readings are packed as fast as can be.
 """
 
 import functools
@@ -15,6 +15,7 @@ import signal
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
+from fakes.checked_modules import checked_once
 from fakes.tool_cache import ToolCache
 from hypothesis import settings
 
@@ -51,6 +52,12 @@ def _tools_are_cached():
     with pytest.MonkeyPatch.context() as patch:
         for runs_them in (assemble, listing):
             patch.setattr(runs_them, "run_tool", cache.run_tool)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _modules_are_checked_once():
+    with checked_once():
         yield
 
 

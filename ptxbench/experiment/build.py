@@ -117,7 +117,7 @@ class Builder:
             expected = self._expected(module)
         except (NotMeasurableError, RefusedModuleError) as error:
             return subject.row(Status.NOT_SUPPORTED, str(error)), module
-        loops = protocol.overhead_loops(row, module.listing)
+        loops = protocol.overhead_loops(row, module.kernels)
         subject = replace(subject, loops=tuple(loops.items()))
         return BuiltKernels(subject, module.cubin, operands, expected), module
 

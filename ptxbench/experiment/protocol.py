@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ptxbench.analysis.solved_rows import SolvedRows
 from ptxbench.analysis.subject import Subject
@@ -13,6 +13,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.run_state import RunState
+from ptxbench.sass.program import SassKernel
 from ptxbench.storage.schema import Role, TrialRecord
 
 # Returns the module of the sleeping kernel, which draws the static power, once it is assembled.
@@ -49,14 +50,14 @@ class Protocol(ABC):
         del instruction, condition
         return ""
 
-    def overhead_loops(self, instruction: Instruction, listing: str) -> dict[Role, str]:
+    def overhead_loops(self, instruction: Instruction, kernels: Mapping[str, SassKernel]) -> dict[Role, str]:
         """Return the loops of overhead kernels that several subjects share (`analysis.overhead`), by role.
 
         Args:
             instruction: Catalogue row.
-            listing: Disassembly of its module.
+            kernels: Those of its module, by entry name.
         """
-        del instruction, listing
+        del instruction, kernels
         return {}
 
     def shared_kernels(self, subject: Subject, launches: Sequence[tuple[int, int]]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ptxbench.catalogue.model import Instruction
@@ -14,6 +14,7 @@ from ptxbench.core.target import Target
 from ptxbench.core.threads import WARP
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop_check import LoopCheck, check_loops
+from ptxbench.sass.program import SassKernel
 
 Assembler = Callable[[str, OptLevel], Cubin]
 
@@ -30,6 +31,7 @@ class Module:
         ptx: What was assembled.
         cubin: What runs.
         listing: Its SASS.
+        kernels: The same, parsed, by entry name.
         loop_check: The loop check's verdict on that very cubin.
     """
 
@@ -40,6 +42,7 @@ class Module:
     ptx: str
     cubin: Cubin
     listing: str
+    kernels: Mapping[str, SassKernel]
     loop_check: LoopCheck
 
 
@@ -71,5 +74,6 @@ def build_module(
         raise NotMeasurableError(f"instruction {instruction.name} cannot be measured: {reason}")
     cubin = assemble(ptx, opt_level)
     listing = disassemble(cubin.image)
-    loop_check = check_loops(instruction, opt_level, parse_listing(listing), target.name, form, lanes)
-    return Module(instruction, opt_level, form, lanes, ptx, cubin, listing, loop_check)
+    kernels = parse_listing(listing)
+    loop_check = check_loops(instruction, opt_level, kernels, target.name, form, lanes)
+    return Module(instruction, opt_level, form, lanes, ptx, cubin, listing, kernels, loop_check)

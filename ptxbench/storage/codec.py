@@ -54,6 +54,8 @@ class Place:
 # Metadata of a field that is not written where it has its default, so that older files stay as they are.
 UNLESS_DEFAULT = {"unless_default": True}
 _FORMER = "former"
+# Most values are of one of these.
+_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def formerly(name: str) -> Mapping[str, str]:
@@ -63,6 +65,8 @@ def formerly(name: str) -> Mapping[str, str]:
 
 def encode(value: object) -> object:
     """Return `value` as JSON takes it: NaN as null, enums as their value, times as UTC ISO 8601."""
+    if type(value) in _PLAIN:
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         named = ((f, getattr(value, f.name)) for f in fields(value))
         return {f.name: encode(of) for f, of in named if f.metadata != UNLESS_DEFAULT or of != f.default}

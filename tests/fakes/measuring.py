@@ -25,7 +25,6 @@ from ptxbench.experiment.run_options import RunOptions
 from ptxbench.experiment.sensor_choice import choose_sensor
 from ptxbench.experiment.session import start_run
 from ptxbench.experiment.trial import Runner
-from ptxbench.sass.listing import parse_listing
 from ptxbench.sensors.kernel_run import KernelRun
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import Role, TableRow, TrialRecord
@@ -38,7 +37,7 @@ STATIC_W = 120.0
 def prepared(name: str = "fma.rn.f32", protocol: str = DYNAMIC) -> BuiltKernels:
     module = built(name)
     row, level = module.instruction, module.opt_level
-    loops = overhead_loops(row, parse_listing(module.listing))
+    loops = overhead_loops(row, module.kernels)
     condition = Condition(level, protocol, Pattern.RANDOM)
     subject = Subject(row, condition, module.loop_check, tuple(loops.items()))
     return BuiltKernels(subject, module.cubin, operand_bytes(row, Pattern.RANDOM, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -97,12 +98,12 @@ class Verdict:
         """Return it for some of the readings alone, a mask of shape (n,), without an objection."""
         return replace(self, series=self.series.select(kept), marks=self.marks[kept], objection="")
 
-    @property
+    @cached_property
     def believed(self) -> Series:
         """The readings that may be believed; all that are not marked, also where there is an objection."""
         return self.series.select(self.marks == Mark.BELIEVED)
 
-    @property
+    @cached_property
     def counts(self) -> dict[Mark, int]:
         """How many readings have each mark, without those that have none."""
         found, times = np.unique(self.marks[self.marks != Mark.BELIEVED], return_counts=True)

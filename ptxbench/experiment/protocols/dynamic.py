@@ -5,7 +5,7 @@ What it computes from the trials is in `analysis.dynamic_energy`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from ptxbench.experiment.linearity import checked_for_linearity
 from ptxbench.experiment.order import BATCH_SIZE
 from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
 from ptxbench.experiment.run_state import RunState
-from ptxbench.sass.listing import parse_listing
+from ptxbench.sass.program import SassKernel
 from ptxbench.storage.schema import Role, TrialRecord
 
 # The sleeping kernel's pass takes about 1 ms, where others take a microsecond.
@@ -42,9 +42,9 @@ class Dynamic(Protocol):
         """Return the throughput form where an instruction has one: the whole chip is at work."""
         return instruction.forms(opt_level)[-1]
 
-    def overhead_loops(self, instruction: Instruction, listing: str) -> dict[Role, str]:
+    def overhead_loops(self, instruction: Instruction, kernels: Mapping[str, SassKernel]) -> dict[Role, str]:
         """Return the loops of the overhead kernels, each measured once for all subjects that share it."""
-        return overhead_loops(instruction, parse_listing(listing))
+        return overhead_loops(instruction, kernels)
 
     def shared_kernels(self, subject: Subject, launches: Sequence[tuple[int, int]]) -> set[str]:
         """Return the names of the sleeping kernel and of the subject's overhead loops."""
