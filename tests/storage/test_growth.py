@@ -1,7 +1,7 @@
 """What a contributor adds to a copy of ptxbench: how many files that takes, and older runs are still read."""
 
 import csv
-import io
+import json
 import re
 
 import pytest
@@ -50,12 +50,30 @@ def command(options):
     print("hello")
 """,
 }
+PROFILE = """
+base = "rtx5090"
+title = "{title}"
+[chip]
+target = "{target}"
+sm_count = {sms}
+"""
+PROFILES, GENERATION = "devices/simulated/profiles", "catalogue/architectures/blackwell.toml"
+PRODUCT = {
+    f"{PROFILES}/rtx5080.toml": PROFILE.format(title="NVIDIA GeForce RTX 5080", target="sm_120a", sms=84)
+}
+SM = (ROOT / "ptxbench" / GENERATION).read_text().partition("\n[sm.120]\n")[2]
+CAPABILITY = {
+    f"{PROFILES}/gb10.toml": PROFILE.format(title="NVIDIA GB10", target="sm_121a", sms=48),
+    "core/target.py": {'    Target("sm_120a", 120, "8.7"),\n': '    Target("sm_121a", 121, "8.8"),\n'},
+    GENERATION: {SM: f"\n[sm.121]\n{SM}"},
+}
+EMPTY = ".version 8.8\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
 
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory):
     path = scratch_copy(tmp_path_factory.mktemp("grown"))
-    for addition in (COLUMN, AXIS, INSTRUCTION, FORMAT, COMMAND):
+    for addition in (COLUMN, AXIS, INSTRUCTION, FORMAT, COMMAND, PRODUCT, CAPABILITY):
         for name, added in addition.items():
             file = path / "ptxbench" / name
             if isinstance(added, str):
@@ -70,21 +88,50 @@ def grown(tmp_path_factory):
     return path
 
 
-def test_a_copy_with_all_of_them_measures_and_reads_older_runs(grown):
-    said = printed_by(
+@pytest.fixture(scope="module")
+def said(grown):
+    """What commands of the copy print, all of them in one process."""
+    for target in ("sm_120a", "sm_121a"):
+        (grown / f"{target}.ptx").write_text(EMPTY.format(target=target))
+    few = "--opt-level O3 --max-repeats 2 --seed 1 --out"
+    return printed_by(
         grown,
-        "table fma.rn.f32 --gpu simulated --opt-level O3 --phases=a --phases=b --max-repeats 2 --out run",
+        f"table fma.rn.f32 --gpu simulated --phases=a --phases=b {few} run",
+        f"report run {OLDER} --format csv --out rows.csv",
         f"report {OLDER} --format names",
         "hello",
         "show fma.rm.ftz.f32 --opt-level O3 --part sass",
-        f"report run {OLDER} --format csv",
+        f"table fma.rn.f32 --gpu simulated:rtx5080 {few} rtx5080",
+        f"table fma.rn.f32 --gpu simulated:gb10 {few} gb10",
+        "report rtx5080 gb10 --format json --out products.json",
+        "occupancy sm_120a.ptx --target sm_120a --block 1024 --json",
+        "occupancy sm_121a.ptx --target sm_121a --block 1024 --json",
     )
+
+
+def test_a_copy_with_all_of_them_measures_and_reads_older_runs(grown, said):
     assert "by its own format\nhello\n" in said
-    rows = list(csv.DictReader(io.StringIO(said[said.index("run,gpu,") :])))
+    rows = list(csv.DictReader((grown / "rows.csv").read_text().splitlines()))
     seen = [(row["run"] == "run", row["phase"], row["humidity_pct"]) for row in rows]
     assert seen[:2] == [(True, "a", ""), (True, "b", "")]
-    assert {row["status"] for row in rows} >= {"ok"}
     assert set(seen[2:]) == {(False, "a", "")}
+    assert [row["status"] for row in rows[:2]] == ["ok", "ok"]
+
+
+def test_a_new_product_and_a_new_target_have_a_table_and_an_occupancy(grown, said):
+    runs = json.loads((grown / "products.json").read_text())["runs"]
+    titles = ("NVIDIA GeForce RTX 5080", "NVIDIA GB10")
+    for run, title in zip(runs, titles, strict=True):
+        assert title in run["gpu"]
+        (row,) = run["rows"]
+        # FFMA of its base, at its scale.
+        assert row["dynamic_pj"] == pytest.approx(12.4 * 0.55, rel=0.02)
+        assert row["status"] == "ok"
+    found = [json.loads(one) for one in re.findall(r"^\{.*?^\}$", said, re.MULTILINE | re.DOTALL)]
+    assert [(one["target"], one["sizes"][0]["limited_by"]) for one in found] == [
+        ("sm_120a", ["warps"]),
+        ("sm_121a", ["warps"]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +142,9 @@ def test_a_copy_with_all_of_them_measures_and_reads_older_runs(grown):
         ("an instruction", INSTRUCTION),
         ("a report format", FORMAT),
         ("a command", COMMAND),
+        ("a GPU of a new target", CAPABILITY),
     ],
 )
 def test_an_addition_takes_as_many_files_as_the_guide_for_contributors_says(name, addition):
-    (said,) = re.findall(rf"^\| {name} \| (\d)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
-    assert len(addition) == int(said)
+    (count,) = re.findall(rf"^\| {name} \| (\d)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert len(addition) == int(count)
