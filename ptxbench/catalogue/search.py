@@ -116,10 +116,11 @@ class Selection:
 def search(patterns: Iterable[str]) -> Selection:
     """Return what each pattern stands for, which may be nothing.
 
-    The first of these that fits counts: a whole name; SASS, where the word is in capitals; a synonym; how
-    names begin; how PTX begins; a category, template, type or part of a name; SASS; several parts of a name,
-    in its order; a piece of a name or of PTX. A pattern with wildcards is compared with each of them as a
-    whole. PTX may have its operands. Of several words, such as "u32 add", each narrows what is found.
+    The first of these that fits counts: a whole name; what is mostly this SASS, where the word is in
+    capitals; a synonym; how names begin; how PTX begins; a category, template, type or part of a name; what
+    is mostly this SASS, or has it; several parts of a name, in its order; a piece of a name or of PTX. A
+    pattern with wildcards is compared with each of them as a whole. PTX may have its operands. Of several
+    words, such as "u32 add", each narrows what is found.
 
     A whole name needs only the file that holds it, where the whole catalogue takes 0.2 s.
     """
@@ -211,9 +212,9 @@ def _searched_word(pattern: str) -> Found:
     rows = load_catalogue()
     text = pattern.strip().lower()
     word = text if _is_said(text) else _head(text)
-    steps = [_by_synonym, _by_name, _by_ptx, _by_word, _by_sass, _by_parts, _by_piece]
+    steps = [_by_synonym, _by_name, _by_ptx, _by_word, _by_main_sass, _by_sass, _by_parts, _by_piece]
     if _head(pattern).isupper():
-        steps.insert(0, _by_sass)
+        steps.insert(0, _by_main_sass)
     for step in steps if word else ():
         fits, by = step(word)
         if found := tuple(filter(fits, rows)):
@@ -242,19 +243,21 @@ def _by_word(word: str) -> tuple[_Condition, str]:
     return lambda row: any(fits(label) for _, label in _labels(row)), " and ".join(sorted(kinds))
 
 
+def _by_main_sass(word: str) -> tuple[_Condition, str]:
+    """Find rows of which a copy is mostly this opcode at -O3."""
+    fits = _fitting_sass(word)
+    return lambda row: any(map(fits, main_opcodes(row, _BESIDE_PRODUCTS))), "SASS"
+
+
 def _by_sass(word: str) -> tuple[_Condition, str]:
-    """Find rows of which a copy is mostly this opcode at -O3, else those that have it at all."""
-    fits_capitals = fitting(word.upper())
-
-    def fits(opcode: str) -> bool:
-        return fits_capitals(opcode.upper())  # HGMMA.64x256x16 has small letters
-
-    def mostly(row: Instruction) -> bool:
-        return any(map(fits, main_opcodes(row, _BESIDE_PRODUCTS)))
-
-    if any(map(mostly, load_catalogue())):
-        return mostly, "SASS"
+    """Find rows that have this opcode at all."""
+    fits = _fitting_sass(word)
     return lambda row: any(map(fits, opcodes_of(row))), "SASS"
+
+
+def _fitting_sass(word: str) -> Callable[[str], bool]:
+    fits = fitting(word.upper())
+    return lambda opcode: fits(opcode.upper())  # HGMMA.64x256x16 has small letters
 
 
 def _by_parts(word: str) -> tuple[_Condition, str]:

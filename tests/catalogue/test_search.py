@@ -88,6 +88,8 @@ def test_sass_that_is_never_most_of_a_copy_finds_the_rows_that_have_it():
 def test_a_word_in_capitals_is_sass_first():
     assert found("bar") == like("bar.*")
     assert by("BAR") == "SASS"
+    # No copy is mostly BRA.
+    assert found("BRA") == like("bra.*", "bra:*")
 
 
 @pytest.mark.parametrize(
