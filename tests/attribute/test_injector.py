@@ -192,6 +192,17 @@ def test_launches_that_are_not_seen_are_counted(plain, tmp_path):
     assert calls["seldom"] == pytest.approx(launched / 3, rel=0.01)
 
 
+def test_a_program_that_ends_late_has_no_turn_behind_its_end(plain, tmp_path):
+    # Launches so fast that the next turn is due while it ends.
+    words = ("many", "3000", "late")
+    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="10000")
+    assert (code, log.dropped) == (3, 0)
+    assert sum(map(len, log.by_gpu.values())) == 3000
+    (text,) = tmp_path.glob("*.txt")
+    # Kernels would be supposed from there to the end of the process.
+    assert text.read_text().splitlines()[-1].startswith("end ")
+
+
 def test_kernels_of_graphs_are_seen_in_turns_with_their_own_times(plain, tmp_path):
     # 336,000 kernels in 3.4 s. The fake's kernels have the times of their whole graph where CUPTI is switched
     # or flushed amid one. A graph that was made while kernels were looked at is traced on when they are not.

@@ -120,6 +120,7 @@ static struct {
     int bin, text, ranges, is_on, is_off;
     volatile int is_replaying; /* kernels are not looked at meanwhile */
     volatile int asks_off;     /* the turn that is wanted; `is_off` is the one that was taken */
+    volatile int has_ended;    /* what comes behind is not looked at */
     int making, is_paused;     /* graphs that are being made, and whether kernels are not looked at for that */
     pid_t pid;
     pthread_mutex_t lock;
@@ -503,7 +504,7 @@ static void say_time(const char *what) {
 /* Says that kernels are not seen from here on, or are again. */
 static void say_turn(int is_off) {
     pthread_mutex_lock(&state.lock);
-    if (state.is_off != is_off) say_time(is_off ? "off" : "on");
+    if (state.is_off != is_off && !state.has_ended) say_time(is_off ? "off" : "on");
     state.is_off = is_off;
     pthread_mutex_unlock(&state.lock);
 }
@@ -513,7 +514,7 @@ static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Sees kernels or no longer, as was asked for. Where nothing runs, CUPTI gives what it has before. */
 static void take_turn(int is_idle) {
     pthread_mutex_lock(&turn_lock);
-    if (!state.making && state.asks_off != state.is_off) {
+    if (!state.making && !state.has_ended && state.asks_off != state.is_off) {
         if (is_idle) cupti.flush_all(1);
         if (!state.asks_off && !state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
         say_turn(state.asks_off);
@@ -548,7 +549,8 @@ static void after_making(void) {
         cupti.enable(KIND_CONCURRENT_KERNEL);
         pthread_mutex_lock(&state.lock);
         /* Other threads may have launched kernels meanwhile. */
-        if (count_of(&state.launched) != paused.launched || count_of(&state.in_graphs) != paused.in_graphs) {
+        int is_missed = count_of(&state.launched) != paused.launched || count_of(&state.in_graphs) != paused.in_graphs;
+        if (is_missed && !state.has_ended) {
             say("off %llu %llu %llu\n", (unsigned long long)paused.at_ns, (unsigned long long)paused.launched,
                 (unsigned long long)paused.in_graphs);
             say_time("on");
@@ -575,9 +577,14 @@ static int ask_for(int is_off, int has_graphs) {
     return taken;
 }
 
+/* Behind a replay what it launched is no longer counted. */
+static uint64_t launched_between(struct tally since, struct tally now) {
+    return now.launched > since.launched ? now.launched - since.launched : 0;
+}
+
 /* Returns how many kernels were looked at. A host that runs ahead launches them long before they run. */
 static double looked_at(struct tally since, struct tally now) {
-    uint64_t seen = now.seen - since.seen, launched = now.launched - since.launched;
+    uint64_t seen = now.seen - since.seen, launched = launched_between(since, now);
     return (double)((seen > launched ? seen : launched) + GRAPH_COSTS * (now.graphs - since.graphs));
 }
 
@@ -599,7 +606,7 @@ static struct tally after_turn(struct tally since, double enough) {
  * how many of a graph's there are between two turns would not be known. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
-    while (state.is_on && getpid() == state.pid) {
+    while (state.is_on && !state.has_ended && getpid() == state.pid) {
         take_turn(0); /* which a graph that was being made had put off */
         struct tally before = flushed_tally(), after;
         uint64_t begin_ns = now_ns();
@@ -614,7 +621,7 @@ static void *limit_rate(void *limit) {
         double on_s = (double)(now_ns() - begin_ns) / 1e9, off_s = looked_at(before, after) / (most / 2) - on_s;
         if (after.graphs != before.graphs && off_s < GRAPHS_OFF * on_s) off_s = GRAPHS_OFF * on_s;
         sleep_s(off_s < 0 ? 0 : off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
-        double launched = (double)(after.launched - before.launched);
+        double launched = (double)launched_between(before, after);
         struct tally end = flushed_tally();
         for (int i = 0; i < MOST_WAIT_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {
             if ((double)(end.seen - before.seen) >= NEARLY_ALL * launched) break;
@@ -643,7 +650,10 @@ static void at_end(void) {
     cupti.flush_all(1);
     say_dropped(0);
     say_turn(0);
+    pthread_mutex_lock(&state.lock);
     say_time("end");
+    state.has_ended = 1;
+    pthread_mutex_unlock(&state.lock);
 }
 
 static void *open_cupti(void) {
@@ -697,8 +707,12 @@ static int open_file(const char *folder, uint64_t at_ns, const char *ending) {
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
-/* Another thread may have held the lock. */
-static void after_fork(void) { pthread_mutex_init(&state.lock, NULL); }
+/* Another thread may have held a lock, or made a graph. */
+static void after_fork(void) {
+    pthread_mutex_init(&state.lock, NULL);
+    pthread_mutex_init(&turn_lock, NULL);
+    state.making = state.is_paused = 0;
+}
 
 /* Opens the files of this process, once; returns whether they are open. */
 static int open_files(void) {
