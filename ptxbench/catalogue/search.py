@@ -198,9 +198,16 @@ def _searched(pattern: str) -> Found:
     if len(words) < 2 or _OPERANDS.search(pattern) or _is_said(pattern.strip().lower()):
         return _searched_word(pattern)
     each = [_searched_word(word) for word in words]
-    names = frozenset.intersection(*(one.names for one in each))
     by = " and ".join(dict.fromkeys(one.by or "name" for one in each))
+    names = frozenset.intersection(*(one.names for one in each))
+    if not names:  # of "atomic add", names do not begin with the second word
+        names, by = frozenset.intersection(*map(_names_by_any, words)), "all words"
     return Found(pattern, tuple(row for row in load_catalogue() if row.name in names), by)
+
+
+def _names_by_any(word: str) -> frozenset[str]:
+    fits = [step(word.lower())[0] for step in _STEPS]
+    return frozenset(row.name for row in load_catalogue() if any(one(row) for one in fits))
 
 
 def _is_said(text: str) -> bool:
@@ -212,10 +219,8 @@ def _searched_word(pattern: str) -> Found:
     rows = load_catalogue()
     text = pattern.strip().lower()
     word = text if _is_said(text) else _head(text)
-    steps = [_by_synonym, _by_name, _by_ptx, _by_word, _by_main_sass, _by_sass, _by_parts, _by_piece]
-    if _head(pattern).isupper():
-        steps.insert(0, _by_main_sass)
-    for step in steps if word else ():
+    first = (_by_main_sass,) if _head(pattern).isupper() else ()
+    for step in (*first, *_STEPS) if word else ():
         fits, by = step(word)
         if found := tuple(filter(fits, rows)):
             return Found(pattern, found, by)
@@ -273,6 +278,9 @@ def _by_parts(word: str) -> tuple[_Condition, str]:
 
 def _by_piece(word: str) -> tuple[_Condition, str]:
     return lambda row: word in row.name or word in row.opcode.lower(), "a piece of the name or PTX"
+
+
+_STEPS = (_by_synonym, _by_name, _by_ptx, _by_word, _by_main_sass, _by_sass, _by_parts, _by_piece)
 
 
 def _is_glob(text: str) -> bool:

@@ -120,6 +120,7 @@ def test_a_word_in_capitals_is_sass_first():
         ("k16.f32", like("*k16.f32*"), "a piece of the name or PTX"),
         ("HGMMA.64x256x16.F32", like("wgmma.m64n256k16.f32.*"), "SASS"),
         ("wgmma bf16", like("wgmma.*bf16*"), "name and names *bf16*"),
+        ("atomic add f64", like("atom.*.add.f64*", "red.*.add.f64*"), "all words"),
         ("tensor core", found("tensor"), "names mma.* wgmma.* tcgen05.mma.*"),
     ],
 )
