@@ -131,12 +131,7 @@ class DynamicResult:
 
 
 def _says_enough(rounds: Estimate, interval: Uncertainty) -> bool:
-    """Return whether a row may end after the rounds that it had.
-
-    Args:
-        rounds: Its energy by them.
-        interval: Of its energy.
-    """
+    """Return whether a row may end after the rounds that it had, by its energy and the interval of that."""
     if rounds.n != 2:
         return rounds.n > 2
     return rounds.uncertainty.degrees >= _DEGREES_BY_TWO and interval.ci95 <= _BY_TWO * abs(rounds.mean)

@@ -141,11 +141,7 @@ def powers_by_levels(
 
 
 def _told(telling: Floats) -> Floats:
-    """Return what trials tell of the stretches' levels once each kernel's own power is taken out.
-
-    Args:
-        telling: Weight of a kernel's trials in each stretch, shape (kernels, stretches).
-    """
+    """Return what trials, by weights of shape (kernels, stretches), tell of the stretches' levels alone."""
     total = telling.sum(1, keepdims=True)
     shared = telling / np.sqrt(np.where(total > 0, total, 1.0))
     return np.asarray(np.diag(telling.sum(0)) - shared.T @ shared)

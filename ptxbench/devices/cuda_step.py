@@ -312,12 +312,7 @@ class CudaStep:
         return [one for one in found if one is not None]
 
     def _read(self, graph: Any, within: int | None = None) -> Iterator[_Node]:
-        """Yield the nodes of a graph, and of the graphs in it, in an order in which they can run.
-
-        Args:
-            graph: The graph.
-            within: The place of the node that it is, None for none.
-        """
+        """Yield the nodes of a graph, and of the graphs in it, in an order in which they can run."""
         call, types = self._driver.call, self._driver.types
         handles, early = self._ordered(graph)
         for handle, created in handles:

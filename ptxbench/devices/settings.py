@@ -319,11 +319,7 @@ def _restore_noted(gpu: SettableGpu, journal: SettingsJournal, say: Say) -> bool
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[Callable[[], _Deferred]]:
-    """End the block by an exception on SIGTERM and SIGHUP, as on Ctrl-C.
-
-    Yields:
-        A context within which signals wait until its end.
-    """
+    """End the block by an exception on SIGTERM and SIGHUP; yield a context within which they wait."""
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread may handle signals: there they end nothing half-way.
         yield lambda: _Deferred(())

@@ -409,14 +409,7 @@ class _Bench(KernelRunner):
 def _traffic(
     level: str, count: float, width: int, target: str
 ) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Return bytes and accesses of a stream of whole lines, by what it is known to make the caches do.
-
-    Args:
-        level: Where its bytes come from.
-        count: How many.
-        width: Bytes of one load of a lane.
-        target: The GPU's.
-    """
+    """Return bytes and accesses of a stream of whole lines from a level, by loads of `width` bytes a lane."""
     if level == "shared":
         return {Level.SHARED: count}, {}
     wavefronts: dict[str, float] = {Access.L1_WAVEFRONT: count / (WARP * width)}

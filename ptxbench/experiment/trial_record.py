@@ -213,13 +213,7 @@ def _validate_evenness(
 
 
 def _validate_run(run: KernelRun, power_w: float, power_limit_w: float) -> tuple[Status, str]:
-    """Check what the GPU says of the run.
-
-    Args:
-        run: What the GPU gave.
-        power_w: Steady power, NaN where it is not known.
-        power_limit_w: The power limit, likewise.
-    """
+    """Check what the GPU says of the run; powers are NaN where they are not known."""
     throttling = describe_throttling(slowing_reasons(run.throttle_reasons, power_w, power_limit_w))
     if throttling:
         return Status.THROTTLED, f"the GPU slowed down during the kernel ({throttling})"

@@ -226,6 +226,24 @@ def test_kernels_of_graphs_are_seen_in_turns_with_their_own_times(plain, tmp_pat
     assert text.read_text().rstrip().endswith(f" 0 {launched}")
 
 
+def test_a_turn_waits_for_the_graphs_of_a_host_that_runs_far_ahead(plain, tmp_path):
+    # The exit code says that CUPTI was switched and flushed while no graph ran.
+    words = ("graphs", "600")
+    code, log = play(
+        plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", FAKE_AHEAD_MS="300"
+    )
+    assert (code, log.is_counted, len(log.unseen_ns)) == (3, True, 1)
+
+
+def test_where_a_stream_is_never_idle_all_kernels_of_graphs_are_looked_at(plain, tmp_path):
+    # A kernel may wait for what its host does next. The host waits for it a second once.
+    words = ("graphs", "60", "4")
+    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000")
+    assert (code, log.dropped, log.unseen_ns) == (3, 0, ())
+    (seen,) = log.by_gpu.values()
+    assert len(seen) == 40 * 100 + 20 * 40
+
+
 def test_nvtx_ranges_arrive_with_their_names(sanitized, tmp_path):
     code, log = play(sanitized, tmp_path, "nvtx")
     assert code == 3

@@ -106,7 +106,8 @@ int cuLaunchKernel(void *name, unsigned gx, unsigned gy, unsigned gz, unsigned b
     fake_kernel(name, start, start + 1500, 0);
     return 0;
 }
-/* A graph of so many kernels as its handle says, 10 us each; the host runs 5 ms ahead. */
+/* A graph of so many kernels as its handle says, 10 us each; the host runs FAKE_AHEAD_MS ahead. Stream 3 is
+ * captured, and 4 is never idle. */
 int cuGraphGetNodes(void *graph, void **nodes, size_t *count) {
     *count = (uintptr_t)graph;
     for (size_t i = 0; nodes && i < *count; i++) nodes[i] = (void *)(i + 1);
@@ -122,21 +123,25 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph, uint64_t flags) {
 }
 int cuStreamIsCapturing(void *stream, int *is) { return *is = stream == (void *)3, 0; }
 int cuThreadExchangeStreamCaptureMode(int *mode) { return *mode = 0; }
-int cuStreamQuery(void *stream) { return stream || stamp() < busy_until ? 600 : 0; }
+int cuStreamQuery(void *stream) { return stream == (void *)4 || stamp() < busy_until ? 600 : 0; }
 int cuGraphLaunch(void **exec, void *stream) {
     uint64_t count = (uintptr_t)*exec, now = stamp(), start = now < busy_until ? busy_until : now;
+    const char *text = getenv("FAKE_AHEAD_MS");
+    uint64_t ahead = (text ? strtoull(text, NULL, 10) : 5) * 1000000;
+    if (stream == (void *)3) return 0;
     busy_until = start + count * 10000;
     pthread_mutex_lock(&lock);
-    for (uint64_t i = 0; (enabled || is_sticky) && !stream && i < count; i++) {
+    for (uint64_t i = 0; (enabled || is_sticky) && i < count; i++) {
         uint64_t begin = start + 10000 * i, end = begin + (i ? 4000 : 8000);
         uint8_t *record = add_kernel(i ? "small" : "large", is_wrong ? start : begin, is_wrong ? busy_until : end, 0);
         memcpy(record + 144, &(uint64_t){i + 1}, 8);
         memcpy(record + 156, &(uint32_t){5}, 4);
     }
     pthread_mutex_unlock(&lock);
-    while (busy_until > stamp() + 5000000) usleep(1000);
+    while (busy_until > stamp() + ahead) usleep(1000);
     return 0;
 }
+int fake_wrong(void) { return is_wrong; }
 void fake_loss(size_t count) { lost += count; }
 uint64_t fake_now(void) { return stamp(); }
 #else
@@ -233,13 +238,17 @@ int main(int count, char **words) {
             launch(i % 3 ? "often" : "seldom", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     }
     if (!strcmp(what, "graphs")) {
-        /* Of three launches two are of a graph of 100 kernels and one is of a graph of 40. */
+        /* Of three launches two are of a graph of 100 kernels and one is of a graph of 40. What is launched into a
+         * graph that is being captured does not run. */
         int (*launch)(void *, void *) = (int (*)(void *, void *))dlsym(cupti, "cuGraphLaunch");
         int (*make)(void **, void *, uint64_t);
         *(void **)&make = dlsym(cupti, "cuGraphInstantiateWithFlags");
         void *large, *small;
         if (make(&large, (void *)100, 0) || make(&small, (void *)40, 0)) return 98;
-        for (long i = 0; i < atol(words[2]); i++) launch(i % 3 ? large : small, NULL);
+        void *stream = (void *)(uintptr_t)(count > 3 ? atol(words[3]) : 0);
+        for (int i = 0; i < 500; i++) launch(large, (void *)3);
+        for (long i = 0; i < atol(words[2]); i++) launch(i % 3 ? large : small, stream);
+        if (((int (*)(void))dlsym(cupti, "fake_wrong"))()) return 4;
     }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);
     while (wait(NULL) > 0) {}

@@ -121,6 +121,8 @@ static struct {
     volatile int is_replaying; /* kernels are not looked at meanwhile */
     volatile int asks_off;     /* the turn that is wanted; `is_off` is the one that was taken */
     volatile int has_ended;    /* what comes behind is not looked at */
+    volatile int waits;        /* threads that wait for their stream, to take a turn */
+    volatile int is_in_vain;   /* they did, so that kernels are looked at all the time where there are graphs */
     int making, is_paused;     /* graphs that are being made, and whether kernels are not looked at for that */
     pid_t pid;
     pthread_mutex_t lock;
@@ -514,6 +516,7 @@ static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Sees kernels or no longer, as was asked for. Where nothing runs, CUPTI gives what it has before. */
 static void take_turn(int is_idle) {
     pthread_mutex_lock(&turn_lock);
+    if (state.is_in_vain && !is_idle) state.asks_off = 0;
     if (!state.making && !state.has_ended && state.asks_off != state.is_off) {
         if (is_idle) cupti.flush_all(1);
         if (!state.asks_off && !state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
@@ -565,10 +568,11 @@ static void sleep_s(double time_s) {
     nanosleep(&pause, NULL);
 }
 
-/* Asks for a turn, and returns whether it was taken. A thread that launches graphs takes it between two of them. */
-static int ask_for(int is_off, int has_graphs) {
+/* Asks for a turn, and returns whether it was taken. A thread that launches graphs takes it between two of them,
+ * when its stream is idle. */
+static int ask_for(int is_off, int by_launch) {
     state.asks_off = is_off;
-    for (int i = 0; has_graphs && i < SLICE_MS && state.asks_off != state.is_off; i++) sleep_s(1e-3);
+    for (int i = 0; by_launch && (i < SLICE_MS || state.waits) && state.asks_off != state.is_off; i++) sleep_s(1e-3);
     take_turn(0);
     pthread_mutex_lock(&turn_lock);
     int taken = state.is_off == is_off;
@@ -614,7 +618,7 @@ static void *limit_rate(void *limit) {
         double rate = looked_at(before, after) / ((double)(now_ns() - begin_ns) / 1e9);
         int is_counted = !state.seen_in_graphs || count_of(&state.graphs);
         /* While another tool or a replay wants kernels, none is left out. */
-        int wants_all = other.kinds || state.is_replaying || (on_record && has_graphs());
+        int wants_all = other.kinds || state.is_replaying || state.is_in_vain || (on_record && has_graphs());
         if (rate <= most || wants_all || !is_counted) continue;
         if (!ask_for(1, after.graphs != before.graphs)) continue;
         after = tally();

@@ -252,24 +252,29 @@ static int graph_made(void **executable, void *graph, int code) {
 /* Waits until a stream is idle, and returns whether it is. Where it is not after MOST_IDLE_S, a kernel may wait for
  * this thread: never again. */
 static int wait_for(void *stream) {
-    static int is_in_vain;
-    int capturing = 1, mode = RELAXED;
-    if (!driver.stream_query) find_driver();
-    if (is_in_vain || !driver.stream_query || !driver.capture_mode || !driver.is_capturing) return 0;
-    if (driver.is_capturing(stream, &capturing) || capturing) return 0;
+    int mode = RELAXED;
+    if (state.is_in_vain || !driver.stream_query || !driver.capture_mode) return 0;
     uint64_t end_ns = now_ns() + MOST_IDLE_S * (uint64_t)1000000000;
     driver.capture_mode(&mode);
-    while (driver.stream_query(stream) == 600 && !is_in_vain) {
+    int code;
+    while ((code = driver.stream_query(stream)) == 600 && !state.is_in_vain) {
         sleep_s(2e-5);
-        is_in_vain = now_ns() > end_ns;
+        if (now_ns() > end_ns) state.is_in_vain = 1;
     }
     driver.capture_mode(&mode);
-    return !is_in_vain;
+    return code == 0;
 }
 
-/* Counts a launch of a graph. A turn that was asked for is taken before it, while no graph runs in the stream. */
+/* Counts a launch of a graph, but none into a graph that is being captured. A turn that was asked for is taken before it, while no graph runs in the stream. */
 static void count_graph(const void *graph, void *stream) {
-    if (state.asks_off != state.is_off && stands_between()) take_turn(wait_for(stream));
+    int capturing = 0;
+    if (!driver.is_capturing) find_driver();
+    if (driver.is_capturing && (driver.is_capturing(stream, &capturing) || capturing)) return;
+    if (state.asks_off != state.is_off && stands_between()) {
+        __atomic_fetch_add(&state.waits, 1, __ATOMIC_RELAXED);
+        take_turn(wait_for(stream));
+        __atomic_fetch_sub(&state.waits, 1, __ATOMIC_RELAXED);
+    }
     pthread_mutex_lock(&turn_lock);
     size_t at = place_of(graph), kernels = made[at].handle == graph ? made[at].kernels : 1;
     pthread_mutex_unlock(&turn_lock);

@@ -27,13 +27,7 @@ _RANGES = (
 
 
 def _out_of_range(one: Any, zeros: Container[str] = (), signed: Container[str] = ()) -> str:
-    """Return which number no GPU has, "" where there is none.
-
-    Args:
-        one: A dataclass of this module.
-        zeros: Its keys that may be 0.
-        signed: Its keys that may be below 0.
-    """
+    """Return which number of a dataclass no GPU has, "" where there is none."""
     for key in (f.name for f in fields(one)):
         value = getattr(one, key)
         for number in value if isinstance(value, tuple) else (value,):

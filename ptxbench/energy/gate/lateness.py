@@ -181,12 +181,7 @@ def _left_over(
 
 
 def _left_of_one(share: Float64s, value_w: Float64s) -> tuple[Float64s, Float64s]:
-    """Return what `_left_over` does for one window, by the straight line of least squares.
-
-    Args:
-        share: Share of the window in each value at each shift, shape (shifts, n).
-        value_w: The values, shape (n,).
-    """
+    """Return what `_left_over` does for one window, by the line of least squares; shape (shifts, n)."""
     mean, mean_w = share.mean(axis=1), float(value_w.mean())
     apart, apart_w = share - mean[:, None], value_w - mean_w
     square = (apart**2).sum(axis=1)

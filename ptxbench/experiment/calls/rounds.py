@@ -158,12 +158,7 @@ class RoundMeasurement:
         return found.at_limit or found.power_w > (1 + SETTLE.over_limit) * self._board.set_w
 
     def _longer(self, rounds: Sequence[Sequence[CallWindow]], left_s: float) -> list[float]:
-        """Return windows in which what is at the limit settles, short enough for the rounds needed.
-
-        Args:
-            rounds: With the windows of now.
-            left_s: How long all that is left may take.
-        """
+        """Return windows in which what is at the limit settles, short enough for the rounds needed."""
         held = [self._is_held(one) for one in rounds[-1]]
         if not any(held):
             return self._windows_s

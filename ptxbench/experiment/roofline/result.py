@@ -318,15 +318,7 @@ def _machines(
 def _machine(
     fit: RooflineFit, measured: Sequence[MeasuredPoint], kind: str, level: str, gpu: GpuInfo
 ) -> FittedMachine:
-    """Return what follows for a kind and level.
-
-    Args:
-        fit: The regression.
-        measured: Its points, and kernels that they are held against.
-        kind: Kind of flop.
-        level: Memory level.
-        gpu: The GPU that they ran on.
-    """
+    """Return what follows for a kind and level from a fit, its points and what they are held against."""
     points = [p for p in measured if p.kernel.is_regressed]
     peaks = _peaks(measured, kind, level)
     machine, draws = _machines(fit, peaks, kind, level, gpu)
