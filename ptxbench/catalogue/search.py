@@ -206,7 +206,7 @@ def _searched(pattern: str) -> Found:
 
 
 def _names_by_any(word: str) -> frozenset[str]:
-    fits = [step(word.lower())[0] for step in _STEPS]
+    fits = [step(word.lower())[0] for step in _STEPS if step is not _by_piece]
     return frozenset(row.name for row in load_catalogue() if any(one(row) for one in fits))
 
 

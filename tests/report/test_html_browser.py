@@ -100,7 +100,8 @@ def test_search_filter_and_sort(tab, write):
 
 
 def test_search_finds_what_cost_finds(tab, write):
-    tab.open(write(report([*DYNAMIC_ROWS, fake.row("ld.global.v4.b32:hbm"), fake.row("ex2.approx.ftz.f32")])))
+    more = ("ld.global.v4.b32:hbm", "ex2.approx.ftz.f32", "atom.global.add.f32")
+    tab.open(write(report([*DYNAMIC_ROWS, *map(fake.row, more)])))
     tensor, load = "mma.m16n8k16.f32.f16.f16.f32", "ld.global.v4.b32:hbm"
     for typed, expected in {
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": {tensor},
@@ -111,6 +112,7 @@ def test_search_finds_what_cost_finds(tab, write):
         "ld.global.v4.f32 {%f1}, [%rd1];": {load},
         "exp": {"ex2.approx.ftz.f32"},
         "FFMA": {"fma.rn.f32"},
+        "global add": {"atom.global.add.f32"},
         "a call": {"div.rn.f32"},
         "no.such": set(),
     }.items():
