@@ -166,6 +166,22 @@ def test_another_tool_shares_cupti(plain, tmp_path):
     assert starts_ns.max() <= time.monotonic_ns()
 
 
+def test_where_another_tool_begins_kernels_are_looked_at_at_once(plain, tmp_path):
+    words = ("many", "20000", "shared")
+    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="1000")
+    assert (code, log.is_counted, len(log.unseen_ns)) == (3, True, 1)
+    starts_ns = [
+        start_ns
+        for one in log.by_gpu.values()
+        for name, start_ns in zip(one.name.tolist(), one.start_ns.tolist(), strict=True)
+        if one.names[name].startswith("kernel_")
+    ]
+    assert len(starts_ns) == 50 + 25
+    (text,) = tmp_path.glob("*.txt")
+    on_ns = [int(line.split()[1]) for line in text.read_text().splitlines() if line.startswith("on ")]
+    assert on_ns[0] <= min(starts_ns)
+
+
 def test_kernels_that_come_too_fast_are_seen_in_turns(plain, tmp_path):
     _, log = play(plain, tmp_path, "fast", PTXBENCH_MAX_LAUNCH_RATE="2000")
     seen = sum(map(len, log.by_gpu.values()))

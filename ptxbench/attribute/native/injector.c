@@ -420,6 +420,8 @@ EXPORTED int cuptiActivityRegisterCallbacks(request_fn request, complete_fn comp
     return 0;
 }
 
+static void take_turn(int is_idle);
+
 EXPORTED int cuptiActivityEnable(uint32_t kind) {
     if (!stands_between()) {
         int (*next)(uint32_t) = NEXT(cuptiActivityEnable);
@@ -431,6 +433,7 @@ EXPORTED int cuptiActivityEnable(uint32_t kind) {
     int is_first = !other.kinds;
     if (kind < 64) other.kinds |= (uint64_t)1 << kind;
     pthread_mutex_unlock(&state.lock);
+    if (state.is_off) take_turn(0);
     if (!is_first) return 0;
     /* The other tool sees kernels in its own buffers only: this one's, half full, goes back now. torch.profiler
      * finds its records only while CUPTI still has a buffer of it, so that nothing flushes from here on. */
@@ -516,7 +519,7 @@ static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Sees kernels or no longer, as was asked for. Where nothing runs, CUPTI gives what it has before. */
 static void take_turn(int is_idle) {
     pthread_mutex_lock(&turn_lock);
-    if (state.is_in_vain && !is_idle) state.asks_off = 0;
+    if (other.kinds || (state.is_in_vain && !is_idle)) state.asks_off = 0;
     if (!state.making && !state.has_ended && state.asks_off != state.is_off) {
         if (is_idle) cupti.flush_all(1);
         if (!state.asks_off && !state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);

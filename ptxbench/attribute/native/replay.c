@@ -1641,7 +1641,8 @@ static void replay_now(int status) {
     state.in_graphs = in_graphs;
     if (status < 0) {
         cupti.enable(KIND_CONCURRENT_KERNEL);
-        state.is_replaying = 0;
+        state.is_replaying = state.asks_off = 0;
+        take_turn(0);
     }
     tell("end %llu\n", (unsigned long long)now_ns());
     if (status < 0 && replay.is_stopped) raise(replay.is_stopped);
