@@ -21,12 +21,11 @@ from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.rate_limited import RateLimitedReader
 from ptxbench.sensors.sampler import Sampler, SamplerThread
 from ptxbench.sensors.sources import source_of
-from ptxbench.sensors.trace import KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, KernelWindow, Series
 
 _POLLS_A_SWEEP = 256
 # Comparisons of the two sources, one a second or so, that are kept one by one.
 _MOST_COMPARISONS = 2000
-_NS_PER_S = 1e9
 
 Spec = Gpu | int | str
 
@@ -170,20 +169,20 @@ class Recording(BoardReadings):
 
     def _forget(self) -> None:
         """Forget what no window needs, once the sources were compared there."""
-        needed_ns = self._needed_from_ns() - round(HISTORY_S * _NS_PER_S)
+        needed_ns = self._needed_from_ns() - round(HISTORY_S * NS_PER_S)
         if needed_ns <= self._sampler.begin_ns:
             return
         with self._lock:
             new = self._not_yet_compared()
             self._compared = _thinned([*self._compared, *new])
             # Where there is nothing to compare for long, nothing is waited for.
-            waited_ns = self.board.clock.now_ns() - round(HISTORY_S * _NS_PER_S)
+            waited_ns = self.board.clock.now_ns() - round(HISTORY_S * NS_PER_S)
             self._compared_ns = max(new[-1].end_ns if new else self._compared_ns, waited_ns)
-            needed_ns = min(needed_ns, self._compared_ns - round(self.context_s * _NS_PER_S))
+            needed_ns = min(needed_ns, self._compared_ns - round(self.context_s * NS_PER_S))
         self._sampler.forget(needed_ns)
 
     def _not_yet_compared(self) -> tuple[Comparison, ...]:
-        since_ns = self._compared_ns - round(self.context_s * _NS_PER_S)
+        since_ns = self._compared_ns - round(self.context_s * NS_PER_S)
         series = self._sampler.finish(since_ns).series
         sources = gated(series, self._sensors, self._max_power_w)
         window = KernelWindow(self._compared_ns, self.board.clock.now_ns(), 0.0)

@@ -23,11 +23,10 @@ from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.window import blur_s, context_s, counted, noise_w_of, unresolved, window_energy
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, Int64s, KernelWindow, Series
 
 # Windows that follow each other this closely share a moment.
 _SAME_NS = 1_000_000
-_NS_PER_S = 1e9
 # nvmlReturn_t of a GPU that is gone: GPU_IS_LOST and RESET_REQUIRED.
 _LOST_CODES = (15, 16)
 POLL_S = 0.005
@@ -145,7 +144,7 @@ def compare_gated(
     return tuple(
         one
         for one in compare(power.believed, counter.believed, power.sensor, window)
-        if one.counter_j <= most_w * (one.end_ns - one.start_ns) / _NS_PER_S
+        if one.counter_j <= most_w * (one.end_ns - one.start_ns) / NS_PER_S
     )
 
 
@@ -214,9 +213,9 @@ class BoardReadings(ABC):
         at_ns, power_w = good.time_ns, good.value
         if source.sensor.counts_energy:
             steps = np.flatnonzero(np.diff(good.value) > 0) + 1
-            power_w = np.diff(good.value[steps]) / (np.diff(good.time_ns[steps]) / _NS_PER_S)
+            power_w = np.diff(good.value[steps]) / (np.diff(good.time_ns[steps]) / NS_PER_S)
             at_ns = good.time_ns[steps][1:]
-        reach_ns = round(self.context_s * _NS_PER_S)
+        reach_ns = round(self.context_s * NS_PER_S)
         near = (at_ns >= window.start_ns - reach_ns) & (at_ns <= window.end_ns + reach_ns)
         at_ns, power_w = at_ns[near], power_w[near]
         left_out = marks != Mark.BELIEVED
@@ -249,13 +248,13 @@ class BoardReadings(ABC):
 
     def _with_history(self, window: KernelWindow) -> tuple[GatedSource, ...]:
         """Return what is believed of the readings around a window, and for some time before."""
-        reach_ns = round((HISTORY_S + self.context_s) * _NS_PER_S)
+        reach_ns = round((HISTORY_S + self.context_s) * NS_PER_S)
         wide = [one.select(_between(one, window, reach_ns)) for one in self.series()]
         return timed(gated(wide, self._sensors, self._max_power_w))
 
     def _narrowed(self, sources: Sequence[GatedSource], window: KernelWindow) -> tuple[GatedSource, ...]:
         """Return sources by their readings around a window alone."""
-        near_ns = round(self.context_s * _NS_PER_S)
+        near_ns = round(self.context_s * NS_PER_S)
         return tuple(_narrowed(one, window, near_ns) for one in sources)
 
     def _found(self, source: GatedSource, window: KernelWindow, changes_ns: Sequence[int]) -> EnergyReading:
@@ -350,7 +349,7 @@ class BoardReadings(ABC):
         good = source.believed
         near_w = float(good.value.mean())
         if source.sensor.counts_energy:
-            near_w = float(np.ptp(good.value)) / (float(np.ptp(good.end_ns)) / _NS_PER_S)
+            near_w = float(np.ptp(good.value)) / (float(np.ptp(good.end_ns)) / NS_PER_S)
         highest_w = self._limit_w if math.isfinite(self._limit_w) else math.inf
         interval_j = 0.0, highest_w * window.elapsed_s
         energy_j = min(near_w * window.elapsed_s, interval_j[1])
@@ -387,7 +386,7 @@ def _narrowed(source: GatedSource, window: KernelWindow, reach_ns: int) -> Gated
 
 def _sides(window: KernelWindow, changes_ns: Sequence[int], sensor: SensorDescription) -> int:
     """Return on how many sides of a window the load changes too near for a sensor."""
-    far_ns = round(blur_s(sensor) * _NS_PER_S)
+    far_ns = round(blur_s(sensor) * NS_PER_S)
     before = any(_SAME_NS < window.start_ns - at_ns < far_ns for at_ns in changes_ns)
     after = any(_SAME_NS < at_ns - window.end_ns < far_ns for at_ns in changes_ns)
     return before + after
@@ -450,6 +449,6 @@ def _lost(series: Series, window: KernelWindow) -> str:
     if not len(series) or int(series.code[-1]) not in _LOST_CODES:
         return ""
     good = series.good()
-    last = (int(good.end_ns[-1]) - window.start_ns) / _NS_PER_S if len(good) else 0.0
+    last = (int(good.end_ns[-1]) - window.start_ns) / NS_PER_S if len(good) else 0.0
     when = f"{max(last, 0.0):.3g} s after the window began"
     return f"it stopped answering {when} (NVML code {int(series.code[-1])}); see `nvidia-smi`"

@@ -18,9 +18,8 @@ from ptxbench.api.window_log import log_window
 from ptxbench.api.window_metrics import observe, window_samples
 from ptxbench.core.errors import GpuError, InputError
 from ptxbench.report.metrics import Sample, prometheus_text
-from ptxbench.sensors.trace import KernelWindow
+from ptxbench.sensors.trace import NS_PER_S, KernelWindow
 
-_NS_PER_S = 1e9
 # Windows that tell when the GPUs worked.
 _RECENT = 12
 _IDLE = "idle"
@@ -278,7 +277,7 @@ class EnergyMonitor:
         """
         now_ns = self._clock.now_ns()
         for window in tuple(self._ended):
-            if window._end_ns is not None and now_ns >= window._end_ns + HISTORY_S * _NS_PER_S:
+            if window._end_ns is not None and now_ns >= window._end_ns + HISTORY_S * NS_PER_S:
                 with suppress(GpuLostError):
                     self._result(window)
         needed_ns = self._needed_from_ns()
@@ -288,8 +287,8 @@ class EnergyMonitor:
         if window._end_ns is None:
             raise InputError(f"window {window.name!r} is still open; end it first")
         if window._found is None and self._close.alive:
-            ready_ns = window._end_ns + round(self._context_s * _NS_PER_S)
-            self._clock.sleep_s(max(ready_ns - self._clock.now_ns(), 0) / _NS_PER_S)
+            ready_ns = window._end_ns + round(self._context_s * NS_PER_S)
+            self._clock.sleep_s(max(ready_ns - self._clock.now_ns(), 0) / NS_PER_S)
         with self._lock:
             if window._found is None:
                 window._found = self._work_out(window, window._end_ns)
@@ -324,7 +323,7 @@ class EnergyMonitor:
     def _needed_from_ns(self) -> int:
         windows = [*self._open.copy().values(), *self._ended.copy()]
         first_ns = min([self._clock.now_ns(), *(window._start_ns for window in windows)])
-        return first_ns - round(2 * self._context_s * _NS_PER_S)
+        return first_ns - round(2 * self._context_s * NS_PER_S)
 
 
 def _since(before: Mapping[str, float]) -> dict[str, float]:

@@ -18,7 +18,7 @@ from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.load import prepare_load
 from ptxbench.experiment.recordings import open_recordings
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import KernelWindow, Trace
+from ptxbench.sensors.trace import NS_PER_S, KernelWindow, Trace
 from ptxbench.storage.doctor_file import CounterCheck
 from ptxbench.storage.recording import Recording
 
@@ -28,7 +28,6 @@ _RECORDING = "idle-and-load"
 _SETTLE_S = 3.0
 _IDLE_S = 4.0
 _LOAD_S = 3.0
-_NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)
@@ -102,6 +101,6 @@ def compare_counter(
 
 
 def _check(load: str, compared: Comparison, sensor: SensorDescription) -> CounterCheck:
-    span_s = (compared.end_ns - compared.start_ns) / _NS_PER_S
+    span_s = (compared.end_ns - compared.start_ns) / NS_PER_S
     energies = compared.counter_j, compared.source_j, compared.error_j
     return CounterCheck(load, span_s, *energies, sensor.source)

@@ -22,11 +22,9 @@ from ptxbench.energy.steady import steady_power_w
 from ptxbench.experiment.sampling_cases import ALL_SHARES, SHARES, Case, Reference, parse_name
 from ptxbench.experiment.sensor_study import throttling_notes
 from ptxbench.sensors.description import SensorDescription
-from ptxbench.sensors.trace import KernelWindow, Series, Trace
+from ptxbench.sensors.trace import NS_PER_S, KernelWindow, Series, Trace
 from ptxbench.storage.methods_file import LoadKind, MethodPoint, MethodsFile, SourceLevels
 from ptxbench.storage.recording import Recording, RecordingFolder
-
-_NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ def _load(run: _Run, levels: Levels) -> LoadShape:
     windows = run.recording.windows
     origin_ns = windows[0].start_ns
     start_s, end_s = (
-        np.array([(t - origin_ns) / _NS_PER_S for t in times])
+        np.array([(t - origin_ns) / NS_PER_S for t in times])
         for times in ([w.start_ns for w in windows], [w.end_ns for w in windows])
     )
     return LoadShape(
@@ -181,8 +179,8 @@ def _load(run: _Run, levels: Levels) -> LoadShape:
         end_s=end_s,
         power_w=np.array([levels.at_share_w[share] for share in SHARES[run.case.kind]]),
         idle_w=levels.idle_w,
-        before_s=(origin_ns - run.trace.begin_ns) / _NS_PER_S,
-        after_s=(run.trace.end_ns - windows[-1].end_ns) / _NS_PER_S,
+        before_s=(origin_ns - run.trace.begin_ns) / NS_PER_S,
+        after_s=(run.trace.end_ns - windows[-1].end_ns) / NS_PER_S,
     )
 
 
@@ -194,7 +192,7 @@ def _hull(run: _Run) -> KernelWindow:
 def _poll_s(series: Series) -> float:
     """Return the usual time between two calls."""
     calls_ns = np.unique(series.end_ns)
-    return float(np.median(np.diff(calls_ns))) / _NS_PER_S if len(calls_ns) > 1 else 1e-3
+    return float(np.median(np.diff(calls_ns))) / NS_PER_S if len(calls_ns) > 1 else 1e-3
 
 
 def _disagreements(runs: Sequence[_Run], levels: dict[SensorDescription, Levels]) -> tuple[str, ...]:

@@ -14,14 +14,13 @@ from ptxbench.sensors.characterize.load_signal import load_signal
 from ptxbench.sensors.characterize.probe import SensorCharacterization
 from ptxbench.sensors.characterize.response import respond
 from ptxbench.sensors.signal import PowerSignal
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series, Trace
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series, Trace
 from ptxbench.storage.sensor_file import SensorFile
 
 _ROW_IN = 2.0
 _BEFORE_S = 0.1
 _LONGEST_S = 1.5
 _POINTS = 600
-_NS_PER_S = 1e9
 
 
 def plot_sensors(found: SensorFile, trace: Trace, windows: Sequence[KernelWindow], path: Path) -> None:
@@ -62,18 +61,18 @@ def plot_sensors(found: SensorFile, trace: Trace, windows: Sequence[KernelWindow
 def _long_starts_s(windows: Sequence[KernelWindow], origin_ns: int, reach_s: float) -> list[float]:
     """Return the starts of pulses that last as long as is drawn, and have half of that before them."""
     starts_s = [
-        (after.start_ns - origin_ns) / _NS_PER_S
+        (after.start_ns - origin_ns) / NS_PER_S
         for before, after in pairwise(windows)
         if after.elapsed_s >= min(reach_s, 1.0) and after.start_ns - before.end_ns > 0.5e9 * min(reach_s, 1.0)
     ]
-    return starts_s or [(windows[0].start_ns - origin_ns) / _NS_PER_S]
+    return starts_s or [(windows[0].start_ns - origin_ns) / NS_PER_S]
 
 
 def _fresh(series: Series, origin_ns: int) -> tuple[Float64s, Float64s]:
     """Return times and values of a series where they change; watts also for the counter."""
     good = series.good()
     changed = np.flatnonzero(np.diff(good.value, prepend=good.value[0])) if good.stamp_ns[0] < 0 else None
-    time_s = (good.time_ns - origin_ns) / _NS_PER_S
+    time_s = (good.time_ns - origin_ns) / NS_PER_S
     value = good.value
     if changed is not None:
         time_s, value = time_s[changed], value[changed]

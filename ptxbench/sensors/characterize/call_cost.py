@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxbench.sensors.refresh import HoldInterval
-from ptxbench.sensors.trace import Series
-
-_NS_PER_S = 1e9
+from ptxbench.sensors.trace import NS_PER_S, Series
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ def call_cost(series: Series, ways: Sequence[HoldInterval]) -> CallCost:
     """
     # One call of `samples` gives many readings.
     begin_ns, first = np.unique(series.begin_ns, return_index=True)
-    call_s = (series.end_ns[first] - begin_ns) / _NS_PER_S
+    call_s = (series.end_ns[first] - begin_ns) / NS_PER_S
     fresh = max((len(way.fresh().made_s) for way in ways), default=0)
     is_stamped = len(series) > 0 and series.stamp_ns[0] >= 0
     return CallCost(
@@ -73,5 +71,5 @@ def sample_buffer(good: Series, waited_s: float) -> SampleBuffer | None:
     if not len(good) or good.stamp_ns[0] < 0:
         return None
     first = good.select(good.begin_ns == good.begin_ns[0])
-    span_s = float(first.stamp_ns[-1] - first.stamp_ns[0]) / _NS_PER_S
+    span_s = float(first.stamp_ns[-1] - first.stamp_ns[0]) / NS_PER_S
     return SampleBuffer(len(first), span_s, waited_s)

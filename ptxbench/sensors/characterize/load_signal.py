@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from ptxbench.sensors.signal import PowerSignal
-from ptxbench.sensors.trace import KernelWindow, Trace
+from ptxbench.sensors.trace import NS_PER_S, KernelWindow, Trace
 
 # Finer than any structure of a sensor that is looked for.
 _CELL_S = 2.5e-4
 # The longest running mean that is known covers 1 s before the first reading.
 _BEFORE_S = 3.0
-_NS_PER_S = 1e9
 
 
 def load_signal(windows: Sequence[KernelWindow], trace: Trace) -> PowerSignal:
@@ -24,9 +23,9 @@ def load_signal(windows: Sequence[KernelWindow], trace: Trace) -> PowerSignal:
         trace: The recording; the GPU was idle before it.
     """
     span_s = np.array([[w.start_ns, w.end_ns] for w in windows], dtype=np.int64) - trace.begin_ns
-    edge_s = span_s.ravel() / _NS_PER_S
+    edge_s = span_s.ravel() / NS_PER_S
     busy_s = np.concatenate([[0.0], np.cumsum(edge_s[1::2] - edge_s[::2])])
-    cells = int((_BEFORE_S + (trace.end_ns - trace.begin_ns) / _NS_PER_S) / _CELL_S) + 1
+    cells = int((_BEFORE_S + (trace.end_ns - trace.begin_ns) / NS_PER_S) / _CELL_S) + 1
     border_s = _CELL_S * np.arange(cells + 1) - _BEFORE_S
     until_s = np.interp(border_s, edge_s, np.repeat(busy_s, 2)[1:-1])
     middle_s = np.asarray(border_s[:-1] + _CELL_S / 2, dtype=np.float64)

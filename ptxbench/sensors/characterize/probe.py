@@ -27,7 +27,7 @@ from ptxbench.sensors.characterize.sensor_fit import MIN_READINGS, SensorFit, fi
 from ptxbench.sensors.description import SensorDescription, Shape
 from ptxbench.sensors.refresh import HoldInterval, hypotheses
 from ptxbench.sensors.signal import PowerSignal
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series, Trace
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series, Trace
 
 # Less of a source's variance than this, and it does not follow the load.
 _MIN_EXPLAINED = 0.9
@@ -35,7 +35,6 @@ _MIN_EXPLAINED = 0.9
 _POINT_S = 1e-3
 # Stamps this many usual gaps apart have missing ones between them.
 _MAX_GAP = 1.6
-_NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def _probe_source(
     )
     noise_w = _noise_w(fit, load)
     hot_w = abs(fit.gain.value + fit.offset_w.value)
-    gap_s = float(np.median(np.diff(good.end_ns))) / _NS_PER_S
+    gap_s = float(np.median(np.diff(good.end_ns))) / NS_PER_S
     return SensorCharacterization(
         sensor=sensor,
         refresh_s=refresh,
@@ -187,7 +186,7 @@ def _held(good: Series, origin_ns: int) -> list[HoldInterval]:
     """Return how the values may have been held, in seconds after the origin; watts for the counter too."""
     if len(good) < MIN_READINGS:
         return []
-    time_s = (good.time_ns - origin_ns) / _NS_PER_S
+    time_s = (good.time_ns - origin_ns) / NS_PER_S
     if good.stamp_ns[0] >= 0:
         return [HoldInterval(time_s, time_s, good.value, 0.0)]
     every = hypotheses(time_s, good.value)
@@ -208,7 +207,7 @@ def _as_power(held: HoldInterval) -> HoldInterval:
 def _refresh(good: Series, fit: SensorFit, ways: Sequence[HoldInterval]) -> Estimate:
     """Return the time between two new values; by its scatter over their number."""
     if good.stamp_ns[0] >= 0:
-        gap_s = np.diff(np.unique(good.stamp_ns).astype(np.float64)) / _NS_PER_S
+        gap_s = np.diff(np.unique(good.stamp_ns).astype(np.float64)) / NS_PER_S
         gap_s = gap_s[gap_s < _MAX_GAP * np.median(gap_s)]
         return _mean(gap_s)
     if fit.refresh_s <= 0:
@@ -218,7 +217,7 @@ def _refresh(good: Series, fit: SensorFit, ways: Sequence[HoldInterval]) -> Esti
     number = np.round((made_s - made_s[0]) / fit.refresh_s)
     off_s = made_s - made_s[0] - fit.refresh_s * number
     # Each end of the span is known to the gap between two calls, evenly spread.
-    ends_s = math.sqrt(2 / 12) * float(np.median(np.diff(good.end_ns))) / _NS_PER_S
+    ends_s = math.sqrt(2 / 12) * float(np.median(np.diff(good.end_ns))) / NS_PER_S
     error_s = math.hypot(ends_s, float(off_s.std())) / max(1.0, float(number[-1]))
     return Estimate(fit.refresh_s, COVERAGE_FACTOR * error_s)
 
