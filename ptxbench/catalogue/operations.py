@@ -17,6 +17,7 @@ _DTYPE_NAMES = {
     **{"fp8_e4m3": "fp8", "float8_e4m3fn": "fp8"},
 }
 _SHAPE = re.compile(r"\d{1,12}(x\d{1,12})*")
+_SHAPE_OF_SEVERAL = re.compile(r"\d+(x\d+)+")
 _MOST = 2**40
 _OF_PTX = {"add", "mul", "sum", "copy"}
 
@@ -112,14 +113,20 @@ def parse_operation(text: str) -> Operation | None:
     """Return the operation that a text names, such as "gemm 4096x4096x4096 bf16"; None where it names none.
 
     Raises:
-        InputError: It begins with a kind of operation, but type or shape are missing or do not fit.
+        InputError: It begins with a kind of operation, but type or shape are missing or do not fit; or it has
+            a shape, but no kind.
     """
     words = text.lower().split()
-    if not words or words[0] not in KINDS or len(words) == 1:
+    if len(words) < 2 or not (words[0] in KINDS or any(map(_SHAPE_OF_SEVERAL.fullmatch, words))):
         return None
+    if words[0] not in KINDS:
+        raise InputError(f"{text!r} begins with no kind of operation: {', '.join(KINDS)}")
     op, kind = words[0], KINDS[words[0]]
     example = "x".join(["128"] * len(kind.dims))
-    form = f"write it as '{op} {'x'.join(kind.dims)} DTYPE', such as '{op} {example} bf16'"
+    form = (
+        f"write it as '{op} {'x'.join(kind.dims)} DTYPE', such as '{op} {example} bf16'; DTYPE is one of"
+        f" {', '.join(kind.dtypes)}"
+    )
     shapes = [word for word in words[1:] if _SHAPE.fullmatch(word)]
     dtypes = [_DTYPE_NAMES[word] for word in words[1:] if word in _DTYPE_NAMES]
     if len(shapes) != 1 or len(dtypes) != 1 or len(words) != 3:
@@ -133,11 +140,11 @@ def parse_operation(text: str) -> Operation | None:
 
 
 def named_kinds(text: str) -> tuple[str, ...]:
-    """Return the kinds that one word names; none where it may be an instruction, such as add."""
+    """Return the kinds that one word names, or begins: none where it may be an instruction, such as add."""
     word = text.lower()
     if word == "operations":
         return tuple(KINDS)
-    return (word,) if word in KINDS and word not in _OF_PTX else ()
+    return tuple(kind for kind in KINDS if word in (kind, kind.split("_")[0]) and word not in _OF_PTX)
 
 
 # Hidden size, size within the feed-forward part, heads, heads of keys, size of a head and vocabulary, from

@@ -87,7 +87,11 @@ def operation_costs(rows: Sequence[OperationRow], operation: Operation) -> tuple
     alike = [row for row in rows if (row.op_name, row.gemm_dtype) == (operation.op, operation.dtype)]
     known = measured_costs(alike)
     devices = dict.fromkeys(row.device for row in rows)
-    return tuple(_cost([one for one in known if one.device == name], operation, name) for name in devices)
+    types = {row.gemm_dtype for row in rows if row.op_name == operation.op and row.valid}
+    others = f"; it has {operation.op} in {', '.join(sorted(types))}" if types - {operation.dtype} else ""
+    return tuple(
+        _cost([one for one in known if one.device == name], operation, name, others) for name in devices
+    )
 
 
 def measured_costs(
@@ -106,17 +110,24 @@ def measured_costs(
     return tuple(_measured(group, board_half) for group in groups.values())
 
 
-def _cost(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
+def _cost(known: Sequence[OperationCost], operation: Operation, device: str, others: str) -> OperationCost:
     exact = [one for one in known if one.operation == operation]
     if exact:
         return exact[0]
     usable = [one for one in known if one.boards]
     if len(usable) < _LEAST_ROWS:
-        return _unknown(operation, device, f"{len(usable)} rows of {operation.op} {operation.dtype}")
+        few = f"{len(usable)} rows of {operation.op} {operation.dtype}, and {_LEAST_ROWS} are needed"
+        return _unknown(operation, device, f"{few}{others}")
     shapes = np.log2([one.operation.shape for one in usable])
     at = np.log2(operation.shape)
     if (at < shapes.min(axis=0) - _BEYOND).any() or (at > shapes.max(axis=0) + _BEYOND).any():
-        return _unknown(operation, device, "its shape lies beyond those that were measured")
+        least, most = (
+            "x".join(map(str, reach(np.array([one.operation.shape for one in usable]), axis=0)))
+            for reach in (np.min, np.max)
+        )
+        return _unknown(
+            operation, device, f"its shape lies beyond those that were measured, {least} to {most}"
+        )
     return _interpolated(usable, np.linalg.norm(shapes - at, axis=1), operation, device)
 
 

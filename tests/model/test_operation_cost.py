@@ -9,7 +9,7 @@ import pytest
 from fakes.operations import operation_energy_j, operation_row
 
 from ptxbench.audit.readers import read_contents
-from ptxbench.catalogue.operations import KINDS, Operation, parse_operation, used_shapes
+from ptxbench.catalogue.operations import KINDS, Operation, named_kinds, parse_operation, used_shapes
 from ptxbench.core.errors import InputError
 from ptxbench.model.operation_cost import BOARD_HALF, operation_costs
 from ptxbench.storage.operations_file import OperationRow, read_operations, write_operations
@@ -29,7 +29,7 @@ def rows():
         ("softmax 128x8192 float32", Operation("softmax", "f32", (128, 8192))),
         ("fma.rn.f32", None),
         ("add", None),
-        ("fast 3x3 bf16", None),
+        ("u32 add", None),
         ("gemm", None),
     ],
 )
@@ -47,11 +47,20 @@ def test_an_operation_is_named_by_kind_shape_and_type(text, found):
         ("gemm 0x4x4 bf16", "cannot have"),
         ("attention_prefill 1x8x8x512x64 f64", "it has bf16, f16"),
         ("gemm 4x4x4 bf16 bf16", "is no operation"),
+        ("gemm 4x4x4 int4", "DTYPE is one of bf16, f16, tf32"),
+        ("matmul 4x4x4 bf16", "no kind of operation: gemm, attention_prefill"),
     ],
 )
 def test_what_is_nearly_an_operation_says_the_form(text, words):
     with pytest.raises(InputError, match=words):
         parse_operation(text)
+
+
+def test_the_first_word_of_a_kind_names_all_that_begin_with_it():
+    assert named_kinds("attention") == ("attention_prefill", "attention_decode")
+    assert named_kinds("Softmax") == ("softmax",)
+    # These may be instructions.
+    assert named_kinds("add") == named_kinds("tensor") == ()
 
 
 def test_there_are_300_shapes_of_every_kind():
@@ -172,9 +181,10 @@ def test_shapes_of_one_dimension_are_interpolated_too(rows):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("gemm 64x64x64 bf16", "beyond"),
+        ("gemm 64x64x64 bf16", "beyond those that were measured, 1x"),
         ("gemm 100000x4096x4096 bf16", "beyond"),
-        ("attention_decode 4x8x8x2048x64 f16", "0 rows"),
+        ("attention_decode 4x8x8x2048x64 f16", "0 rows of attention_decode f16, and 5 are needed; it has"),
+        ("attention_decode 4x8x8x2048x64 f16", "it has attention_decode in bf16"),
     ],
 )
 def test_beyond_the_rows_there_is_no_number(rows, text, words):
