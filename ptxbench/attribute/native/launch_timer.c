@@ -98,6 +98,13 @@ static void find_driver(void) {
                    driver.event_elapsed && driver.is_capturing && driver.context && driver.device;
 }
 
+/* Sets how this thread stands to captures, and returns how it did. Unless it is RELAXED, looking at an event or a
+ * stream spoils a graph that is being captured elsewhere. */
+static int exchange_mode(int mode) {
+    if (driver.capture_mode) driver.capture_mode(&mode);
+    return mode;
+}
+
 static void *spare_event(struct context *context) {
     void *event = NULL;
     if (context->spares) return context->spare[--context->spares];
@@ -119,7 +126,10 @@ static int context_of(void *stream) {
     if (context->handle) return at;
     void *base = NULL;
     if (driver.device(&context->device) || driver.event_create(&base, 0)) return -1;
-    if (driver.event_record(base, stream) || driver.event_wait(base)) return -1;
+    int mode = exchange_mode(RELAXED);
+    int code = driver.event_record(base, stream) || driver.event_wait(base);
+    exchange_mode(mode);
+    if (code) return -1;
     context->base_ns = now_ns();
     context->base = base;
     context->handle = handle;
@@ -128,11 +138,12 @@ static int context_of(void *stream) {
 
 /* Writes down the launches that are over; with `wait`, all. */
 static void drain(int wait) {
+    int mode = exchange_mode(RELAXED);
     for (; waiting; first = (first + 1) % MOST_PENDING, waiting--) {
         struct pending *one = queue + first;
         struct context *context = contexts + one->context;
         int code = wait ? driver.event_wait(one->end) : driver.event_query(one->end);
-        if (code == 600 && !wait) return; /* CUDA_ERROR_NOT_READY */
+        if (code == 600 && !wait) break; /* CUDA_ERROR_NOT_READY */
         float begin_ms, length_ms;
         if (code || driver.event_elapsed(&begin_ms, context->base, one->begin) ||
             driver.event_elapsed(&length_ms, one->begin, one->end)) {
@@ -157,6 +168,7 @@ static void drain(int wait) {
             give_back(context, one->end);
         }
     }
+    exchange_mode(mode);
 }
 
 static void at_end_of_launches(void) {
@@ -252,20 +264,19 @@ static int graph_made(void **executable, void *graph, int code) {
 /* Waits until a stream is idle, and returns whether it is. Where it is not after MOST_IDLE_S, a kernel may wait for
  * this thread: never again. */
 static int wait_for(void *stream) {
-    int mode = RELAXED;
     if (state.is_in_vain || !driver.stream_query || !driver.capture_mode) return 0;
     uint64_t end_ns = now_ns() + MOST_IDLE_S * (uint64_t)1000000000;
-    driver.capture_mode(&mode);
-    int code;
+    int mode = exchange_mode(RELAXED), code;
     while ((code = driver.stream_query(stream)) == 600 && !state.is_in_vain) {
         sleep_s(2e-5);
         if (now_ns() > end_ns) state.is_in_vain = 1;
     }
-    driver.capture_mode(&mode);
+    exchange_mode(mode);
     return code == 0;
 }
 
-/* Counts a launch of a graph, but none into a graph that is being captured. A turn that was asked for is taken before it, while no graph runs in the stream. */
+/* Counts a launch of a graph, but none into a graph that is being captured. A turn that was asked for is taken
+ * before it, while no graph runs in the stream. */
 static void count_graph(const void *graph, void *stream) {
     int capturing = 0;
     if (!driver.is_capturing) find_driver();
