@@ -315,12 +315,15 @@ static int begin_launch(struct pending *one, void *stream, void *function) {
 }
 
 static int end_launch(struct pending *one, int code) {
-    if (code || driver.event_record(one->end, one->stream)) return code;
+    int is_timed = !code && !driver.event_record(one->end, one->stream);
     pthread_mutex_lock(&timer_lock);
-    if (waiting < MOST_PENDING)
+    if (is_timed && waiting < MOST_PENDING) {
         queue[(first + waiting++) % MOST_PENDING] = *one;
-    else
-        say_dropped(1);
+    } else {
+        give_back(contexts + one->context, one->begin);
+        give_back(contexts + one->context, one->end);
+        if (!code) say_dropped(1);
+    }
     /* Behind a launch, where a host that waits for each loses no time by it. */
     drain(0);
     pthread_mutex_unlock(&timer_lock);
