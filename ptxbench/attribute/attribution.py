@@ -37,8 +37,7 @@ from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.response import responses
 from ptxbench.sensors.trace import Float64s
 
-NO_KERNEL = "(no kernel)"
-TOO_LONG = "the times of kernels add up to"
+NO_KERNEL, WHOLE_RUN = "(no kernel)", "(the whole run)"
 # Times of kernels that share a board add up to no more than the run; estimates of what was not seen scatter.
 _MOST_OF_LENGTH = 1.02
 # How the energy of a group is split.
@@ -71,6 +70,11 @@ class Share:
     method: str
     expected_j: float = math.nan
     members: tuple[Share, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of a run, which could not be separated."""
+        return len(self.names) > 1 and NO_KERNEL in self.names
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def attribute(
         interval = (energy_j - error_j, energy_j + error_j)
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
     if (busy_s := float(busy.by_name_s.sum())) > _MOST_OF_LENGTH * length_s:
-        why = f"{TOO_LONG} {busy_s:.4g} s, more than the run: what each took is not known"
+        why = f"the times of kernels add up to {busy_s:.4g} s, more than the run: what each took is not known"
         return Attribution((_whole(launches, length_s, energy_j, error_j, why),))
     every = {i: expected[name] for i, name in enumerate(launches.names) if name in expected}
     known = {i: one for i, one in every.items() if not one.is_replayed}

@@ -80,6 +80,8 @@ class RankEnergy:
     def in_kernels(self) -> float:
         """Share of its energy while kernels ran; NaN where it is not known."""
         rows = self.report["kernels"]
+        if any(len(row["kernels"]) > 1 and NO_KERNEL in row["kernels"] for row in rows):
+            return math.nan
         idle_j = sum(_joules(row["energy_j"]) for row in rows if row["kernels"] == [NO_KERNEL])
         return 1 - idle_j / self.energy_j if rows and self.energy_j > 0 else math.nan
 

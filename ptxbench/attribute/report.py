@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptxbench.api.window_energy import energy_text
-from ptxbench.attribute.attribution import BY_REPLAY, BY_TABLE, BY_TIME, NO_KERNEL, TOO_LONG, Share
+from ptxbench.attribute.attribution import BY_REPLAY, BY_TABLE, BY_TIME, NO_KERNEL, WHOLE_RUN, Share
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.replay.profile import Profile
 from ptxbench.attribute.replay.shown import document as profile_document
@@ -155,17 +155,21 @@ def lines(
         said.append(f"{gpu.energy.gpu}: {energy_line(gpu, program.time_s)}")
         said += [text for text in (gpu.energy.reason, *gpu.energy.notes) if text]
         if gpu.kernels:
-            ordered = sorted(gpu.kernels, key=lambda share: share.names == (NO_KERNEL,))
-            shown = [share for share in ordered if share.names != (NO_KERNEL,)][:most]
+            ordered = [share for share in gpu.kernels if share.names != (NO_KERNEL,)]
+            without = [share for share in gpu.kernels if share.names == (NO_KERNEL,)]
+            shown = ordered[:most]
             short = distinct_names(
-                name for share in ordered for one in (share, *share.members) for name in one.names[:1]
+                name
+                for share in (*ordered, *without)
+                for one in (share, *share.members)
+                for name in one.names[:1]
             )
             cells: list[Sequence[str]] = []
-            for share in [*shown, *ordered[-1:]]:
+            for share in [*shown, *without]:
                 cells.append(_cells(share, gpu.energy.energy_j, _named(share, short)))
                 cells += _member_cells(share, gpu.energy.energy_j, short)
             said += render_table((Column("kernel"), *_HEAD), cells, width).split("\n")
-            left = len(ordered) - 1 - len(shown)
+            left = len(ordered) - len(shown)
             said += [f"and {left} kernels more (`ptxbench run --out FOLDER` keeps all)"] if left > 0 else []
         if gpu.ranges:
             ordered = sorted(gpu.ranges, key=lambda share: -share.energy_j)
@@ -232,8 +236,6 @@ def _figures(share: Share, gpu: GpuShare) -> dict[str, Any]:
 def _beside(share: Share) -> str:
     """Return what a line says behind a name: the table's number, and why the row's is none."""
     table = f", table: {share.expected_j:.4g} J" if math.isfinite(share.expected_j) else ""
-    if share.method.startswith(TOO_LONG):
-        return f": {share.method}"
     return table + (", too short to tell" if share.method.startswith("too short") else "")
 
 
@@ -251,6 +253,8 @@ def _member_cells(share: Share, whole_j: float, short: Mapping[str, str]) -> lis
 def _named(share: Share, short: Mapping[str, str]) -> str:
     """Return the short name of a kernel, or of the largest of a group, and what is said behind it."""
     name = short[share.names[0]]
+    if share.is_whole:
+        return f"{WHOLE_RUN}: {share.method}"
     if len(share.names) > 1:
         name = name if len(name) <= _LONGEST_OF_GROUP else f"{name[: _LONGEST_OF_GROUP - 3]}..."
         name = f"{len(share.names)} kernels, not separable; the largest is {name}"

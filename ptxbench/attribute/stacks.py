@@ -207,6 +207,9 @@ def _of_share(
         return
     if not math.isfinite(share.energy_j):
         return
+    if share.is_whole:
+        yield Stack(frames, share.energy_j, share.time_s, share.calls)
+        return
     for name, part in parts.get(share.names[0], {"": 1.0}).items():
         whole = (*frames, *module_frames(name), demangled(share.names[0]))
         stack = Stack(whole, share.energy_j * part, share.time_s * part, share.calls * part)

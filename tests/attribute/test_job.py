@@ -209,6 +209,13 @@ def test_what_is_not_known_is_no_number(copied, capfd):
     assert found["energy_j"] is None
     assert found["kernels"][0]["by_rank_j"] == {"0": None, "1": None}
     assert found["ranks"][1]["in_kernels"] is None
+    # A run that could not be separated has one row.
+    change(
+        copied / "rank-1" / "energy.json",
+        kernels=[{**rows[0], "energy_j": 9.0, "kernels": ["gemm", "(no kernel)"]}],
+    )
+    assert run(["report", str(copied), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["ranks"][1]["in_kernels"] is None
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,15 @@ def test_two_names_are_a_group():
     assert said.startswith("2 kernels, not separable; the largest is a ")
 
 
+@pytest.mark.parametrize("names", [("gemm", NO_KERNEL), ("gemm", "norm", NO_KERNEL)])
+def test_a_run_that_cannot_be_separated_is_one_row_that_says_why(names):
+    whole = program([share(names=names, energy_j=400.0, method="run too short for the sensor")])
+    (one,) = whole.gpus
+    said = lines(replace(whole, gpus=(replace(one, kernels=one.kernels[:1]),)))
+    (row,) = [line for line in said if "100.0%" in line]
+    assert row.startswith("(the whole run): run too short for the sensor  ")
+
+
 def test_names_are_short_and_differ():
     names = [
         f"void at::native::elementwise_kernel<{n}, 4, at::native::MulFunctor<float> >(int)" for n in (64, 128)

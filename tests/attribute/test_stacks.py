@@ -230,6 +230,9 @@ def test_kernels_that_cannot_be_told_apart_are_within_their_group():
 def test_without_kernels_the_gpu_is_one_frame():
     found = program_stacks(Recorded(), program())
     assert [(one.frames, one.energy_j) for one in found.stacks] == [(("gpu 0",), 10.0)]
+    whole = Share(("gemm", NO_KERNEL), 8, 6.0, 10.0, (9.0, 11.0), "run too short for the sensor")
+    found = program_stacks(Recorded(), program(whole))
+    assert [(one.frames, one.energy_j) for one in found.stacks] == [(("gpu 0",), 10.0)]
 
 
 @pytest.fixture(scope="module")
