@@ -44,9 +44,8 @@ from ptxbench.core.condition import OptLevel
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.core.threads import ISSUED_PER_CYCLE, WARP
-from ptxbench.storage.schema import Role, TableRow, TrialRecord
+from ptxbench.storage.schema import PJ_PER_J, Role, TableRow, TrialRecord
 
-_PICO = 1e12
 # Two rounds are enough where they tell a row to this fraction, with so many degrees of freedom, which only
 # the scatter of other kernels gives them: two rounds tell little of drift levels (studies/method/detail.md).
 _BY_TWO, _DEGREES_BY_TWO = 0.0035, 2.0
@@ -291,7 +290,7 @@ def _difference(
         base = overhead.estimate(common.scatter).times(slower**common.exponent.value)
         rounds = Estimate((loop.mean - base.mean) / copies, loop.uncertainty.times(1 / copies), loop.n)
         error_w = nan_mean([common.static.error_at(t.temperature_c, t.start_ns) for t in target.trials])
-        pj_per_w_s = _PICO / target.trials[0].threads / copies
+        pj_per_w_s = PJ_PER_J / target.trials[0].threads / copies
         fit = Uncertainty(error_w, common.static.degrees).times(target.pass_s - overhead.pass_s)
         readings = [
             common.static.reading_error([t.temperature_c for t in one.trials]).times(one.pass_s)

@@ -25,9 +25,8 @@ from ptxbench.catalogue.architecture import Figure, architecture_of
 from ptxbench.core.condition import DYNAMIC
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import Role, TrialRecord
+from ptxbench.storage.schema import PJ_PER_J, Role, TrialRecord
 
-_PICO = 1e12
 _NO_EXPONENT = Figure(0.0, "every energy is stated at the clock that it was measured at")
 # The fits of drift and of the slope of power with temperature go in turns, until the slope stays.
 _TURNS = 4
@@ -317,4 +316,4 @@ def pass_energy_pj(record: TrialRecord, common: RunCalibration) -> float:
 
 def pass_pj_per_w(record: TrialRecord) -> float:
     """Return how many pJ a watt costs in one pass of a trial's loop, an active thread."""
-    return record.elapsed_s / record.iterations / record.threads * _PICO
+    return record.elapsed_s / record.iterations / record.threads * PJ_PER_J

@@ -36,10 +36,9 @@ from ptxbench.energy.gate.verdict import UNJUDGED, SourceVerdict
 from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.protocol import Measurement, Protocol, SleepCubin
 from ptxbench.experiment.run_state import RunState
-from ptxbench.storage.schema import PJ_PER_NJ, Role, TableRow, TrialRecord
+from ptxbench.storage.schema import PJ_PER_J, PJ_PER_NJ, Role, TableRow, TrialRecord
 
 METHODS = ("sma_j", "papi_j", "mtsm_j", "counter_j")
-_PICO = 1e12
 _ROLES = (Role.TARGET, Role.OVERHEAD)
 
 
@@ -161,11 +160,11 @@ def arafa_row(subject: Subject, records: Sequence[TrialRecord], source: SourceVe
         subject.row(Status.OK, "; ".join(filter(None, notes))),
         threads=targets[0].block,
         executions=targets[0].iterations * targets[0].copies,
-        sma_pj=estimates["sma_j"].mean * _PICO,
-        papi_pj=estimates["papi_j"].mean * _PICO,
-        mtsm_pj=mtsm.mean * _PICO,
-        mtsm_ci95_pj=mtsm.ci95 * _PICO,
-        counter_pj=estimates["counter_j"].mean * _PICO,
+        sma_pj=estimates["sma_j"].mean * PJ_PER_J,
+        papi_pj=estimates["papi_j"].mean * PJ_PER_J,
+        mtsm_pj=mtsm.mean * PJ_PER_J,
+        mtsm_ci95_pj=mtsm.ci95 * PJ_PER_J,
+        counter_pj=estimates["counter_j"].mean * PJ_PER_J,
         latency_cycles=cycles_per_instruction(targets[0], overheads[0]),
         power_w=nan_mean([r.steady_power_w for r in targets]),
         clock_mhz=nan_mean([r.sm_clock_mhz for r in targets]),
@@ -176,7 +175,7 @@ def arafa_row(subject: Subject, records: Sequence[TrialRecord], source: SourceVe
         reason = "MTSM averages readings in watts, and the power source is the energy counter"
         return replace(row, status=Status.NOT_SUPPORTED, reason=reason)
     if abs(mtsm.mean) <= mtsm.ci95:
-        bound_nj = (abs(mtsm.mean) + mtsm.ci95) * _PICO / PJ_PER_NJ
+        bound_nj = (abs(mtsm.mean) + mtsm.ci95) * PJ_PER_J / PJ_PER_NJ
         reason = f"not distinguishable from zero by MTSM; under {bound_nj:.3g} nJ"
         unknown = replace(row, mtsm_pj=math.nan, mtsm_ci95_pj=math.nan)
         return replace(unknown, status=Status.BELOW_RESOLUTION, reason=reason)
