@@ -52,7 +52,7 @@ class Share:
 
     Attributes:
         names: The kernel names; several where they cannot be told apart.
-        calls: How often they ran.
+        calls: How often they ran; None for a kernel of a graph that is timed as a whole.
         time_s: Busy time, s; overlapping kernels share it.
         energy_j: Energy of the whole GPU in that time, J.
         interval_j: Its 95% interval, J; NaN where there is none.
@@ -63,7 +63,7 @@ class Share:
     """
 
     names: tuple[str, ...]
-    calls: int
+    calls: int | None
     time_s: float
     energy_j: float
     interval_j: tuple[float, float]
@@ -318,6 +318,8 @@ def _members(
     number = {text: i for i, text in enumerate(launches.names)}
     calls: dict[str, int] = {}
     times_s: dict[str, float] = {}
+    # How often each runs in one graph is not known.
+    uncounted = {name for text in share.names for name in graphs.get(text, ())}
     for text in share.names:
         for name, part in graphs.get(text, {text: 1.0}).items():
             calls[name] = calls.get(name, 0) + int(busy.calls[number[text]])
@@ -339,7 +341,7 @@ def _members(
     members = [
         Share(
             (name,),
-            calls[name],
+            None if name in uncounted else calls[name],
             float(time_s[i]),
             float(energy_j[i]),
             (float(min(low_j[i], energy_j[i])), float(max(high_j[i], energy_j[i]))),

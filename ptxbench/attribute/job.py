@@ -94,13 +94,13 @@ class KernelOfRanks:
         name: Its name.
         by_rank_j: Its energy in each rank that ran it, J; NaN where it is not known.
         time_s: Its time in all of them, s.
-        calls: How often it ran in all of them.
+        calls: How often it ran in all of them; None where that in one is not known.
     """
 
     name: str
     by_rank_j: Mapping[int, float]
     time_s: float
-    calls: int
+    calls: int | None
 
     @property
     def energy_j(self) -> float:
@@ -169,8 +169,9 @@ class Job:
             by_rank_j: dict[int, float] = {}
             for rank, row in rows:
                 by_rank_j[rank] = by_rank_j.get(rank, 0.0) + _joules(row["energy_j"])
-            time_s, calls = (sum(row[what] for _, row in rows) for what in ("time_s", "calls"))
-            found.append(KernelOfRanks(name, by_rank_j, time_s, calls))
+            calls = [row["calls"] for _, row in rows]
+            time_s = sum(row["time_s"] for _, row in rows)
+            found.append(KernelOfRanks(name, by_rank_j, time_s, None if None in calls else sum(calls)))
         return tuple(sorted(found, key=lambda one: (math.isnan(one.energy_j), -one.energy_j)))
 
     @property
@@ -360,7 +361,7 @@ def _kernel_cells(one: KernelOfRanks, job: Job) -> tuple[str, ...]:
         number(_part(one.energy_j, job.energy_j), ".1%", ""),
         f"{least_j:.4g} to {most_j:.4g}" if math.isfinite(one.energy_j) else "",
         f"{one.time_s:.4g}",
-        str(one.calls),
+        "" if one.calls is None else str(one.calls),
         str(len(one.by_rank_j)),
     )
 

@@ -31,5 +31,5 @@ def program_samples(program: ProgramEnergy) -> Iterator[Sample]:
             name = " | ".join(demangled(one) for one in share.names)
             of_kernel = labels | {"kernel": name}
             yield Sample(KERNEL, of_kernel, share.energy_j)
-            if share.names != (NO_KERNEL,):
+            if share.names != (NO_KERNEL,) and share.calls is not None:
                 yield Sample(CALLS, of_kernel, float(share.calls))

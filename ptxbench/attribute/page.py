@@ -193,7 +193,7 @@ def _row(share: Share, whole_j: float) -> _Row:
         f"{part:.1%}",
         f"{share.energy_j / share.time_s:.1f}" if share.time_s > 0 else "",
         f"{share.time_s:.4g}",
-        str(share.calls),
+        "" if share.calls is None else str(share.calls),
     )
     names = tuple(shortened(name, _LONGEST_NAME) for name in share.names)
     members = tuple(_row(one, whole_j) for one in share.members)

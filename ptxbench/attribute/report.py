@@ -270,5 +270,5 @@ def _cells(share: Share, whole_j: float, name: str) -> tuple[str, ...]:
         f"{share.energy_j / whole_j:.1%}",
         f"{share.energy_j / share.time_s:.1f}" if share.time_s > 0 else "",
         f"{share.time_s:.4g}",
-        str(share.calls),
+        "" if share.calls is None else str(share.calls),
     )

@@ -207,12 +207,13 @@ def _of_share(
         return
     if not math.isfinite(share.energy_j):
         return
+    calls = share.calls or 0
     if share.is_whole:
-        yield Stack(frames, share.energy_j, share.time_s, share.calls)
+        yield Stack(frames, share.energy_j, share.time_s, calls)
         return
     for name, part in parts.get(share.names[0], {"": 1.0}).items():
         whole = (*frames, *module_frames(name), demangled(share.names[0]))
-        stack = Stack(whole, share.energy_j * part, share.time_s * part, share.calls * part)
+        stack = Stack(whole, share.energy_j * part, share.time_s * part, calls * part)
         yield from _by_part(stack, expected.get(share.names[0]))
 
 

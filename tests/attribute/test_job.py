@@ -157,7 +157,7 @@ def test_kernels_are_summed_over_ranks_and_groups_by_their_parts(job):
     alone = {"kernels": ["gemm"], "energy_j": 10.0, "time_s": 1.0, "calls": 4, "members": []}
     parts = [
         {"kernel": "gemm", "energy_j": 6.0, "time_s": 0.5, "calls": 4},
-        {"kernel": "norm", "energy_j": 1.0, "time_s": 0.1, "calls": 2},
+        {"kernel": "norm", "energy_j": 1.0, "time_s": 0.1, "calls": None},
     ]
     group = {"kernels": ["gemm", "norm"], "energy_j": 7.0, "time_s": 0.6, "calls": 6, "members": parts}
     ranks = [
@@ -166,7 +166,7 @@ def test_kernels_are_summed_over_ranks_and_groups_by_their_parts(job):
     ]
     gemm, norm = replace(found, ranks=tuple(ranks)).kernels
     assert (gemm.name, gemm.by_rank_j, gemm.energy_j, gemm.calls) == ("gemm", {0: 10.0, 1: 6.0}, 16.0, 8)
-    assert (norm.name, norm.by_rank_j) == ("norm", {1: 1.0})
+    assert (norm.name, norm.by_rank_j, norm.calls) == ("norm", {1: 1.0}, None)
 
 
 def test_ranks_of_two_jobs_are_not_summed(job, tmp_path, capfd):
