@@ -1,5 +1,6 @@
 """Pages show what their commands print; the page of jobs has twenty of them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,15 @@ def test_commands_print_what_a_page_shows(module, page):
     assert len(shown) > (10 if page == PAGE else 0)
     for command, output in shown:
         assert module.printed(command) == output, f"run runners/refresh_console.py --write {page}"
+
+
+def test_the_jobs_say_the_errors_of_estimates_that_the_readme_says():
+    readme = " ".join((ROOT / "README.md").read_text().partition("<!-- estimate:begin -->")[2].split())
+    said = re.search(r"off by ([\d.]+) and ([\d.]+)% on an H200 .*?, ([\d.]+) and ([\d.]+)%", readme)
+    assert said
+    library, most, _, least = said.groups()
+    jobs = " ".join(PAGE.read_text().split())
+    assert f"off by {library}% on library kernels and by {least} to {most}% on kernels bound by" in jobs
 
 
 def test_there_are_twenty_jobs_each_with_a_command(module):
