@@ -177,15 +177,18 @@ def _require_passes(
     """Refuse a loop that is reached and whose passes nobody knows."""
     count = _Count(flows, ways, defaultdict(lambda: 1.0, passes), "best", _HALF)
     count.of(kernel.name)
-    for name in count.called:
-        frequencies = count.frequencies(name)
-        for loop in flows[name].loops:
-            if loop.index not in passes and frequencies[loop.address]:
-                raise InputError(
-                    f"{kernel.name}: how often the loop at {flows[name].place(loop.address)} runs is not in"
-                    f" the code; give it with `trips` {loop.index}=N (passes of one thread each time it is"
-                    " entered)"
-                )
+    unknown = {
+        loop.index: flows[name].place(loop.address)
+        for name in count.called
+        for loop in flows[name].loops
+        if loop.index not in passes and count.frequencies(name)[loop.address]
+    }
+    if unknown:
+        places = (f"{place} (`trips` {index}=N)" for index, place in unknown.items())
+        raise InputError(
+            f"{kernel.name}: how often its loops run is not in the code; give the passes of one thread each"
+            f" time it enters the loop at {', at '.join(places)}"
+        )
 
 
 class _Decider:

@@ -205,9 +205,17 @@ def test_a_loop_of_a_routine_has_a_number_of_its_own():
         "@P0 BRA `($k$f)",
         "RET.REL.NODEC R2 `(k)",
     )
-    with pytest.raises(InputError, match=r"loop at 0x30 .* `trips` 0=N"):
+    with pytest.raises(InputError, match=r"loop at 0x30 \(`trips` 0=N\)"):
         executions(called, {})
     assert dict(executions(called, {"0": 5}).counts)["FMUL"] == 10
+
+
+def test_all_loops_whose_passes_are_not_known_are_named_at_once():
+    two = kernel("FMUL R0, R0, R3", "@P0 BRA 0x0", "FADD R0, R0, R3", "@P0 BRA 0x20", "EXIT")
+    with pytest.raises(InputError, match=r"at 0x0 \(`trips` 0=N\), at 0x20 \(`trips` 1=N\)"):
+        executions(two, {})
+    with pytest.raises(InputError, match=r"enters the loop at 0x20 \(`trips` 1=N\)$"):
+        executions(two, {"0": 5})
 
 
 def test_a_function_of_a_section_of_its_own_is_followed_as_debug_code_has_it():
@@ -272,7 +280,7 @@ def test_a_loop_of_unknown_passes_beside_another_way_is_for_rare_operands_unless
 
 
 def test_an_unknown_trip_count_names_the_loop_and_the_cure():
-    with pytest.raises(InputError, match=r"loop at 0x10 .* `trips` 1=N"):
+    with pytest.raises(InputError, match=r"loop at 0x10 \(`trips` 1=N\)"):
         executions(kernel(*NESTED), {"0": 3})
 
 

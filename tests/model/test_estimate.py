@@ -386,7 +386,7 @@ def test_counts_of_ncu_are_priced(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((KERNELS / "elementwise.ptx", *SHAPE), "give it with --trips 0=N"),
+        ((KERNELS / "elementwise.ptx", *SHAPE), "the loop at 0xe0 (--trips 0=N)"),
         ((KERNELS / "elementwise.ptx", *SHAPE, "--trips", "0"), "must be LOOP=N"),
         ((KERNELS / "elementwise.ptx",), "--grid BLOCKS --block THREADS"),
         ((KERNELS / "no.ptx", *SHAPE), "no.ptx"),
