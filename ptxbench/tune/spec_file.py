@@ -191,8 +191,10 @@ class _Table:
     def text(self, name: str, choices: Sequence[str] = (), default: str | None = None) -> str:
         """Return the text below a key."""
         found = self.plain.get(name, default)
+        if found is None:
+            raise InputError(f"{self.place}: {name} is missing")
         if not isinstance(found, str) or not found:
-            raise InputError(f"{self.place}: {name} must be text")
+            raise InputError(f"{self.place}: {name} must be text, not {found!r}")
         if choices and found not in choices:
             raise InputError(f"{self.place}: {name} must be one of {', '.join(choices)}, not {found!r}")
         return found
@@ -295,7 +297,7 @@ def _shape(table: _Table, known: Collection[str]) -> Shape:
 
 def _arguments(top: _Table, sizes: Mapping[str, Value], known: Collection[str]) -> tuple[Array | Scalar, ...]:
     found: list[Array | Scalar] = []
-    for number, plain in enumerate(top.items("arguments")):
+    for number, plain in enumerate(top.items("arguments"), 1):
         if not isinstance(plain, Mapping):
             raise InputError(f"{top.place}: [[arguments]] {number} must be a table")
         table = _Table(plain, f"{top.place}: [[arguments]] {plain.get('name', number)}")

@@ -219,6 +219,13 @@ def test_stored_results_are_a_reference(tmp_path: Path) -> None:
         tune(AddingGpu(), tuning(path, budget=1), tmp_path / "u")
 
 
+def test_a_key_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\[\[arguments\]\] 3: name is missing"):
+        load_spec(write_spec(tmp_path, ('name = "count"\n', "")))
+    with pytest.raises(InputError, match="name must be text, not 7"):
+        load_spec(write_spec(tmp_path, ('"count"', "7")))
+
+
 def require_nvcc() -> None:
     try:
         tool_path("nvcc")
