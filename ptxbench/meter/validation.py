@@ -275,10 +275,11 @@ def _remarks(alignment: ClockAlignment, fits: Sequence[SensorFit]) -> tuple[str,
             "no window has a step at its edges: the clocks are aligned by the sensor, its lag unknown"
         )
     if alignment.rivals:
+        offsets = "one other offset" if alignment.rivals == 1 else f"{alignment.rivals} other offsets"
         notes.append(
-            f"the load fits the meter about as well at {alignment.rivals} other offsets: let the capture "
-            "begin before the first kernel or end after the last, vary the kernels, or play a burst before "
-            "and after them (`ptxbench meter sync`)"
+            f"the load fits the meter about as well at {offsets}: let the capture begin before the first "
+            "kernel or end after the last, vary the kernels, or play a burst before and after them "
+            "(`ptxbench meter sync`)"
         )
     gain = fits[0].gain.value
     if not _USUAL_GAIN[0] <= gain <= _USUAL_GAIN[1]:

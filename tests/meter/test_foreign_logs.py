@@ -141,7 +141,7 @@ def test_power_of_an_ac_meter_wins_over_volts_times_amperes(tmp_path):
     assert found.power_w == pytest.approx(POWER_W)
     assert found.time_ns[0] == T0_NS
     assert np.diff(found.time_ns).tolist() == [50_000_000] * (ROWS - 1)
-    assert "the power that is logged of 1 is taken, not volts times amperes" in found.notes
+    assert "rail 1: the logged power is taken, not volts times amperes" in found.notes
 
 
 def test_ac_meter_without_power_is_refused_or_doubted(tmp_path):

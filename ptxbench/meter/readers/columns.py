@@ -108,7 +108,7 @@ def find_rails(names: Sequence[str], units: Sequence[str]) -> tuple[tuple[Rail, 
     kept, notes = _of_one_gpu(measured)
     logged = ", ".join(rail.name for rail in kept if rail.watts is not None)
     if logged:
-        notes += (f"the power that is logged of {logged} is taken, not volts times amperes",)
+        notes += (f"rail {logged}: the logged power is taken, not volts times amperes",)
     return tuple(kept), notes
 
 
