@@ -129,6 +129,18 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the subcommand that the words name; where it is near to one, the message names that."""
+        if args and args[0] not in _SUBCOMMANDS and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], _SUBCOMMANDS, n=1, cutoff=0.7)
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the subcommands and options that begin so; this imports none of them."""
         from click.shell_completion import CompletionItem
