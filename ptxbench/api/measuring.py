@@ -15,7 +15,7 @@ from ptxbench.api.table import Table
 from ptxbench.catalogue.load import find_instruction
 from ptxbench.core.bounds import one_of, whole_within
 from ptxbench.core.condition import DYNAMIC, OptLevel, Pattern
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.option import Opt, takes
 from ptxbench.core.shared_options import OPT_LEVELS, OneLanes, OneOptLevel, Precision
 from ptxbench.core.threads import WARP
@@ -105,9 +105,12 @@ def measure(options: MeasureOptions) -> Measurement:
         InputError: An argument is not known, or `out` cannot be written.
         ToolError: The assembler or disassembler is missing.
     """
+    names = _listed(options.instruction)
+    if len(names) != 1:
+        raise ArgumentError("instruction", "must be one name; `measure_table` takes several")
     table = measure_table(
         options.gpu,
-        [options.instruction],
+        names,
         opt_levels=options.opt_level,
         protocols=options.protocol,
         operands=options.operands,

@@ -78,6 +78,7 @@ def test_what_cannot_be_measured_says_why(gpu):
     ("words", "named"),
     [
         ({"instruction": "fma.f99"}, "fma.f99"),
+        ({"instruction": ["fma.rn.f32", "add.f32"]}, "instruction must be one name; `measure_table` takes"),
         ({"opt_level": "O2"}, "opt_level"),
         ({"protocol": "magic"}, "protocol"),
         ({"operands": "ones"}, "operands"),
