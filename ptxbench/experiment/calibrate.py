@@ -227,7 +227,8 @@ def _table_for(gpu: GpuInfo, table: str | Path) -> Atlas:
     if (of.kind is GpuKind.REAL) != (gpu.kind is GpuKind.REAL):
         raise ArgumentError(
             "table",
-            f"{table} is of {of.title}, and this is {gpu.title}: name one that was measured on a GPU like it",
+            f"must name rows of {gpu.title}, and {table} is of {of.title}: measure some with `ptxbench"
+            " table` on this GPU, and name that run",
         )
     if capability_of(of.target) != capability_of(gpu.target):
         raise ArgumentError(
