@@ -163,7 +163,7 @@ def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> 
         if ".target" not in texts[0] or ".entry" not in texts[0]:
             raise InputError(
                 f"{what} is neither PTX with an entry nor a cubin, a fat binary or a host's file with one"
-                + f"; make one: `nvcc -cubin -arch={gpu.target} -lineinfo`" * what.endswith(".cu")
+                + f"; make one: `nvcc -cubin -arch={gpu.target} -lineinfo {what}`" * what.endswith(".cu")
             )
     fitting = [text for text in texts if _runs_on(text, gpu)]
     if not fitting:

@@ -100,7 +100,7 @@ def _lines(result: KernelEstimate) -> tuple[Section, ...]:
 def _fills(result: KernelEstimate) -> tuple[Section, ...]:
     if not result.fills:
         return ()
-    lines = ["stand-ins, with their share of the executed instructions:"]
+    lines = ["told by more or less than their own row, with their share of the executed instructions:"]
     lacking = {opcode for opcode, _ in result.coverage.lacking}
     for fill in result.fills[:_FILLS_SHOWN]:
         beside = f" ({fill.source})" if fill.source else ""
@@ -119,7 +119,8 @@ def _answers(result: KernelEstimate) -> tuple[Section, ...]:
         (
             answer.name,
             f"{answer.energy_j:.4g}",
-            f"{100 * (answer.energy_j / result.known_j - 1):+.1f}",
+            # Not "-0.0" where the two differ by rounding alone.
+            f"{round(100 * (answer.energy_j / result.known_j - 1), 1) + 0.0:+.1f}",
             *(f"{one.mean_absolute_pct:.1f}" for one in answer.errors),
         )
         for answer in result.answers
