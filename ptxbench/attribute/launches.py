@@ -206,7 +206,7 @@ def read_launches(folder: Path, end_ns: int | None = None, *, is_early: bool = F
         tuple(dict.fromkeys(remark for one in processes for remark in one.remarks)),
         found,
         () if are_wrong else _apart(unseen_ns),
-        all(one.before.any for spans in unseen for one in spans),
+        all(one.is_counted for spans in unseen for one in spans),
         read_counts(folder),
         tuple(replays),
     )

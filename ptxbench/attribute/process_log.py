@@ -98,6 +98,11 @@ class Unseen:
     launched: _Launched = _Launched()
     after: _Launched = _Launched()
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether its launches were counted."""
+        return self.before.any or self.launched.any
+
 
 @dataclass
 class ProcessLog:
@@ -277,7 +282,7 @@ def not_run(unseen: Sequence[Unseen], pieces: Iterator[npt.NDArray[Any]]) -> lis
         off_ns = min(last, one.end_ns)
         # As far ahead as when it ended to look.
         again_ns = min(first, one.end_ns + off_ns - one.start_ns)
-        if not one.before.any or one.launched.any:
+        if not one.is_counted or one.launched.any:
             found.append((off_ns, max(off_ns, again_ns)))
     return found
 
@@ -297,12 +302,13 @@ def weights_of(start_ns: Int64s, unseen: Sequence[Unseen], in_graph: npt.NDArray
         for i, one in enumerate(unseen):
             stood_by = getattr(one.before, side) + getattr(one.after, side)
             if stood_by > 0:
-                behind[i] = getattr(one.launched, side) / stood_by
-                ahead[i + 1] = behind[i] if one.after.any else 0.0
+                each = getattr(one.launched, side) / stood_by
+                behind[i] = each if one.before.any else 0.0
+                ahead[i + 1] = each if one.after.any else 0.0
         weight[which] += (behind + ahead)[turn[which]]
     before_ns = -math.inf
     for one in unseen:
-        if not one.before.any:
+        if not one.is_counted:
             length_ns = one.end_ns - one.start_ns
             reach_ns = min(float(length_ns), one.start_ns - before_ns)
             near = (start_ns >= one.start_ns - reach_ns) & (start_ns < one.start_ns)

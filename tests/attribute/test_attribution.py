@@ -339,6 +339,16 @@ def test_kernels_of_graphs_stand_for_graphs_and_others_for_launches_one_by_one(t
     assert calls == {"a": pytest.approx(10 * 4), "b": 1}
 
 
+def test_what_another_thread_launched_while_two_graphs_were_made_is_counted(tmp_path):
+    # Nothing is launched between the two.
+    rows = [(10 * i, 10 * i + 5, 0, 0, 0, 0) for i in range(10)]
+    rows += [(300 + 10 * i, 305 + 10 * i, 0, 0, 0, 0) for i in range(10)]
+    turns = ["off 100 10 0", "on 200 15 0", "off 201 15 0", "on 299 20 0", "end 400 30 0"]
+    log = write_log(tmp_path, turns, rows)
+    assert log.is_counted
+    assert log.by_gpu[""].weight.sum() == pytest.approx(30)
+
+
 def test_kernels_that_a_host_launched_ahead_are_seen_after_the_turn(tmp_path):
     # What was launched until 100 runs until 140, and what was launched until 200 until 230.
     rows = [(10 * i, 10 * i + 10, 0, 0, 0, 0) for i in range(14)] + [(230, 240, 0, 0, 0, 0)]

@@ -281,7 +281,7 @@ static void count_graph(const void *graph, void *stream) {
     int capturing = 0;
     if (!driver.is_capturing) find_driver();
     if (driver.is_capturing && (driver.is_capturing(stream, &capturing) || capturing)) return;
-    if (state.asks_off != state.is_off && stands_between()) {
+    if (state.asks_off != state.is_off && !state.making && stands_between()) {
         __atomic_fetch_add(&state.waits, 1, __ATOMIC_RELAXED);
         take_turn(wait_for(stream));
         __atomic_fetch_sub(&state.waits, 1, __ATOMIC_RELAXED);
