@@ -54,7 +54,7 @@ def disagreements(readings: Mapping[str, EnergyReading]) -> tuple[str, ...]:
         if abs(a.energy_j - b.energy_j) > allowed_j:
             sentences.append(
                 f"{first} gives {a.energy_j:.4g} J and {second} {b.energy_j:.4g} J,"
-                f" {100 * (b.energy_j / a.energy_j - 1):+.1f}%, where their errors allow"
-                f" {100 * allowed_j / a.energy_j:.1f}%"
+                f" {100 * (b.energy_j / a.energy_j - 1):+.2g}%, where their errors allow"
+                f" {100 * allowed_j / a.energy_j:.2g}%"
             )
     return tuple(sentences)

@@ -214,8 +214,11 @@ def test_sources_that_differ_by_more_than_their_errors_are_named():
     far = close | {"counter": EnergyReading(110.0, 5, error_j=0.5), "sma": EnergyReading(300.0, 5)}
     sentences = disagreements(far)
     assert len(sentences) == 2
-    assert sentences[0].startswith("samples gives 100 J and counter 110 J, +10.0%")
+    assert sentences[0].startswith("samples gives 100 J and counter 110 J, +10%")
     assert "2.2%" in sentences[0]
+    # Errors of a twentieth of a percent are not "0.0%".
+    long = {name: EnergyReading(joules, 1, error_j=0.1) for name, joules in (("a", 500.0), ("b", 500.6))}
+    assert disagreements(long)[0].endswith("+0.12%, where their errors allow 0.055%")
     assert disagreements({"a": EnergyReading(math.nan, 0, error_j=0.1), **close}) == ()
 
 
