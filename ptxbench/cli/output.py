@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """Print JSON; a number that is not known (NaN) is null."""
-    click.echo(json.dumps(encode(document), indent=1), file=as_written())
+    """Print JSON; a number that is not known (NaN), or has no bound, is null: JSON has no word for these."""
+    plain = encode(document)
+    try:
+        text = json.dumps(plain, indent=1, allow_nan=False)
+    except ValueError:
+        text = json.dumps(json.loads(json.dumps(plain), parse_constant=lambda _: None), indent=1)
+    click.echo(text, file=as_written())
 
 
 def encoded(document: object) -> dict[str, Any]:

@@ -91,8 +91,9 @@ def test_a_pipe_gets_columns_as_wide_as_they_need(capsys, monkeypatch):
 
 
 def test_json_has_no_nan(capsys):
-    print_json({"a": [float("nan"), 1.5, {"b": float("nan")}]})
-    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"a": [None, 1.5, {"b": None}]}
+    print_json({"a": [float("nan"), 1.5, {"b": float("nan"), "c": [float("inf"), 2]}]})
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found == {"a": [None, 1.5, {"b": None, "c": [None, 2]}]}
 
 
 def test_the_width_is_that_of_the_terminal_and_none_of_a_pipe(monkeypatch):
