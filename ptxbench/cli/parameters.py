@@ -67,12 +67,13 @@ class Fraction(Number):
     def convert(self, value: object, param: _Parameter, ctx: _Context) -> float:
         """Return the fraction."""
         text = str(value)
-        if not text.endswith("%"):
-            return super().convert(value, param, ctx)
         try:
-            return super().convert(float(text.removesuffix("%")) / 100, param, ctx)
+            found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
             return self.fail(f"{value!r} is not a number.", param, ctx)
+        if not 0 <= found <= 1:
+            return self.fail(f"{value!r} is neither from 0% to 100% nor a fraction from 0 to 1.", param, ctx)
+        return found
 
 
 class Duration(Number):

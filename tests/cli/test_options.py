@@ -115,6 +115,8 @@ def test_a_fraction_is_also_written_in_percent():
     for text in ("nan%", "inf%", "-1%", "%", "101%"):
         with pytest.raises(click.BadParameter):
             Fraction().convert(text, None, None)
+    with pytest.raises(click.BadParameter, match="'3' is neither from 0% to 100% nor a fraction from 0 to 1"):
+        Fraction().convert("3", None, None)
 
 
 @pytest.mark.hostile
