@@ -279,7 +279,7 @@ def _measured(name: str, program: Program, work: Path, out: Path, tar: tarfile.T
     if program.is_traced and program.replay:
         loops_s["run"] = _loop_s(_ran([*ptxbench, "--", *program.words], out)[1].stderr)
     taken_s, replayed = _ran([*ptxbench, *program.replay, "--out", str(run), "--", *program.words], out)
-    loops_s["replay"] = _loop_s(replayed.stderr)
+    loops_s["replay" if program.replay else "run"] = _loop_s(replayed.stderr)
     codes = (program.exit_code, alone.returncode, replayed.returncode)
     found: dict[str, Any] = {
         "is_same": alone.stdout == replayed.stdout and len(set(codes)) == 1,

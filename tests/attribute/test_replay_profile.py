@@ -139,6 +139,8 @@ def test_the_text_names_what_people_look_for(measured):
     lines = text(profile, 120).splitlines()
     assert "SIMULATED" in lines[0]
     assert "ms" in lines[0]
+    unread = replace(profile, step=replace(profile.step, temperature_c=math.nan))
+    assert (" 42 C" in text(profile, None), "nan" in text(unread, None)) == (True, False)
     assert "J per token" in text(profile, None)
     assert "tokens per J, idle power included" in text(profile, None)
     assert "8 bytes" in text(profile, None) or "as they were before, byte by byte" in text(profile, None)

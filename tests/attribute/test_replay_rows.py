@@ -9,6 +9,7 @@ from ptxbench.attribute.replay.kinds import Kind
 from ptxbench.attribute.replay.profile import (
     Measured,
     StepEnergy,
+    at_other_temperature,
     kind_rows,
     measured,
     step_energy,
@@ -55,6 +56,19 @@ def test_a_launch_has_its_part_of_a_graph():
         pytest.approx(row.energy_j - row.half_j),
         pytest.approx(row.energy_j + row.half_j),
     )
+
+
+@pytest.mark.parametrize(
+    ("kinds_c", "said"),
+    [
+        ((46.0, 54.0), ""),
+        ((math.nan,), ""),
+        ((math.nan, 49.0, 57.0), "kinds ran at 49 to 57 C, the step at 50 C: a warmer board leaks more"),
+    ],
+)
+def test_kinds_at_another_temperature_than_the_step_are_said(kinds_c, said):
+    kinds = [found(ReplayRun("kind 0", 9, 10), 300.0, 1e-3, temperature_c=one_c) for one_c in kinds_c]
+    assert at_other_temperature(STEP, kinds) == said
 
 
 def test_times_asleep_are_taken_off_with_an_error_of_a_hundredth():

@@ -323,7 +323,7 @@ def profile_of(folder: ProfileFolder, settings: ReplaySettings = SETTINGS) -> Pr
 
 def at_other_temperature(step: StepEnergy, kinds: Iterable[Measured]) -> str:
     """Return what must be said of the temperatures of kinds beside that of the step, "" for nothing."""
-    found_c = [one.temperature_c for one in kinds]
+    found_c = [one.temperature_c for one in kinds if math.isfinite(one.temperature_c)]
     if not any(abs(one_c - step.temperature_c) > _SAME_TEMPERATURE_C for one_c in found_c):
         return ""
     return (

@@ -160,12 +160,13 @@ def head(profile: Profile) -> list[str]:
     """Return the lines above the table: the step, and its units."""
     step = profile.step
     at = f" at {step.clock_mhz:.0f} MHz" if math.isfinite(step.clock_mhz) else ""
+    warm = f", {step.temperature_c:.0f} C" if math.isfinite(step.temperature_c) else ""
     limited = ", held down by the power limit" if step.is_limited else ""
     takes = "while kernels ran, the program took" if profile.is_program else "one step takes"
     time = f"{step.time_s:.4g} s" if profile.is_program else f"{step.time_s * 1e3:.4g} ms"
     lines = [
         f"{profile.gpu}: {takes} {step.energy_j:.4g} ± {step.half_j:.2g} J"
-        f" in {time}, {step.power_w:.4g} W{at}{limited}, {step.temperature_c:.0f} C",
+        f" in {time}, {step.power_w:.4g} W{at}{limited}{warm}",
         f"above idle ({profile.idle_w:.4g} W, one thread asleep): {profile.above_idle_j:.4g} J"
         + ("" if profile.is_program else " a step"),
     ]
