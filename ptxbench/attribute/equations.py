@@ -206,7 +206,7 @@ def equations_of(
             block = shares[:, at.start - piece.start : at.stop - piece.start]
             grams[i], sides_w[i] = block @ block.T, block @ power_w[at]
     time_s = [float(busy.by_name_s[list(names)].sum()) for names in columns]
-    idle_s = length_s - sum(time_s)
+    idle_s = max(length_s - sum(time_s), 0.0)
     pause_s = min(float(pause.mean()) * length_s if count else 0.0, idle_s)
     times_s = np.array([*time_s, idle_s - pause_s, pause_s])
     return Equations(count, grams, sides_w, power_w, times_s, (*columns, (), ()))

@@ -123,6 +123,17 @@ def test_of_times_that_cannot_be_no_energy_of_a_kernel_follows():
     assert row.method.startswith("the times of kernels add up to 2 s, more than the run")
 
 
+def test_where_times_add_up_to_a_little_more_than_the_run_nothing_is_negative():
+    at_s = np.arange(0.0, 4.0, 0.02)
+    readings = Readings(at_s, 200 + 50.0 * (at_s % 1 > 0.5), 0.02, 0.02)
+    halves_ns = [(i * 10**9 // 2, (i + 1) * 10**9 // 2) for i in range(8)]
+    ran = launches(a=halves_ns[::2], b=[*halves_ns[1:-1:2], (3_500_000_000, 4_060_000_000)])
+    *rows, without = attribute(readings, ran, 4.0, 900.0, 2.0, 0).kernels
+    assert without.names == (NO_KERNEL,)
+    assert (without.time_s, without.energy_j, without.interval_j) == (0.0, 0.0, (0.0, 0.0))
+    assert sum(row.energy_j for row in rows) == pytest.approx(900)
+
+
 def test_kernels_that_always_run_together_are_not_separated():
     # Turns of 80 us: each reading of 16 ms sees them all in one ratio.
     share, truth = replay(1, merge=2e-5, rounds=2_500)
