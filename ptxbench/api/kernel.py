@@ -98,10 +98,11 @@ def estimate_of(
     known = table._atlas
     told = _told(kernel, options, known, on_progress)
     work, modelled, terms = told.work, told.modelled, known.machine.terms
-    notes = (*told.notes, *_time_notes(known, work)) if modelled else told.notes
+    about_time = _time_notes(known, work) if modelled else _bandwidth_notes(known, work)
+    notes = (*told.notes, *about_time)
     conditions, machine = _conditions(told, options, known), _machine(told, options, known)
     found = estimate(work, machine, conditions)
-    _require_limit_met(found, options.limit_w)
+    _require_limit_met(found, machine.limit_w, options, told.modelled)
     if not work.bytes_moved or modelled:
         found = widened(found, work, terms, modelled_time=modelled)
     if told.sides is not None:
@@ -289,11 +290,25 @@ def _check_together(options: EstimateOptions) -> None:
         raise ArgumentError("operands", "must be a kind of data with `integer_data`, not a number")
 
 
-def _require_limit_met(found: KernelEstimate, limit_w: float | None) -> None:
-    if limit_w is not None and found.capped and found.power_w > _MOST_OVER_LIMIT * limit_w:
+def _require_limit_met(
+    found: KernelEstimate, limit_w: float, options: EstimateOptions, is_modelled: bool
+) -> None:
+    """Refuse a limit, or a measured time, with which the kernel would draw more than any board allows."""
+    if not (found.capped and found.power_w > _MOST_OVER_LIMIT * limit_w):
+        return
+    draws = f"the kernel would draw {found.power_w:.4g} W even at the lowest clock"
+    if options.limit_w is not None:
+        raise ArgumentError("limit_w", f"is {limit_w:g} W, but {draws}")
+    if options.time_s is not None:
         raise ArgumentError(
-            "limit_w",
-            f"is {limit_w:g} W, but the kernel draws {found.power_w:.0f} W even at the lowest clock",
+            "time_s",
+            f"is too short: in {options.time_s:g} s {draws}, of {limit_w:g} W; is it in seconds, and of this"
+            " launch?",
+        )
+    if not is_modelled:
+        raise InputError(
+            f"the counts and their time do not fit: {draws}, of {limit_w:g} W; check units and the launch, or"
+            " give `time_s`"
         )
 
 
@@ -310,6 +325,17 @@ def _activity(terms: Terms, options: EstimateOptions) -> Activity:
     if _is_number(options.operands):
         return activity_between(terms.zeros, terms.random, options.operands)
     return terms.activity_on(_kind(options), options.integer_data)
+
+
+def _bandwidth_notes(known: Atlas, work: KernelWork) -> tuple[str, ...]:
+    """Return what to say where a time that was given is shorter than the bytes from DRAM take."""
+    least_s = _memory_s(work, known.gpu, 1.0)
+    if not least_s > work.time_s:
+        return ()
+    return (
+        f"its bytes from DRAM take {least_s:.3g} s at least, and its time is {work.time_s:.3g} s: one of the"
+        " two is not of this launch, or L2 held some of them",
+    )
 
 
 def _memory_s(work: KernelWork, gpu: GpuInfo, ratio: float) -> float:

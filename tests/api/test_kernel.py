@@ -245,6 +245,16 @@ def test_a_power_limit_holds_the_clock_down(table, clock_samples):
     assert held.time_s > free.time_s
 
 
+def test_a_time_in_which_no_board_could_do_it_is_refused_and_one_too_short_for_its_bytes_is_said():
+    words = {"grid": 1056, "block": 256, "table": "h200", "trips": {0: 4096}}
+    with pytest.raises(ptxbench.InputError, match=r"time_s is too short: in 1e-06 s .* of 700 W; is it in"):
+        ptxbench.estimate_kernel(PTX, **words, time_s=1e-6)
+    short, long = (ptxbench.estimate_kernel(PTX, **words, time_s=time_s) for time_s in (1.2e-3, 3e-3))
+    said = "its bytes from DRAM take 0.00185 s at least, and its time is 0.0012 s"
+    assert any(note.startswith(said) for note in short.notes)
+    assert not any("bytes from DRAM take" in note for note in long.notes)
+
+
 @pytest.mark.hostile
 def test_a_limit_below_what_is_drawn_at_the_lowest_clock_is_refused(table, clock_samples):
     words = {**LAUNCH, "time_s": 1e-7, "clock_samples": clock_samples}
