@@ -115,6 +115,7 @@ class ProcessLog:
         dropped: Kernels that were lost.
         remarks: What else to know, a sentence each.
         turns: When its kernels were looked at.
+        counted: What it had launched when it last said so, while they were not; None where it did not.
         has_cuda: Whether it used CUDA.
     """
 
@@ -124,6 +125,7 @@ class ProcessLog:
     dropped: int = 0
     remarks: list[str] = field(default_factory=list)
     turns: list[_Turn] = field(default_factory=list)
+    counted: _Turn | None = None
     has_cuda: bool = False
 
     @property
@@ -154,7 +156,8 @@ class ProcessLog:
             end_ns: When the program ended: what came later is left out, and a time that was not closed ends
                 then. None: it is left out.
         """
-        return _unseen([turn for turn in self.turns if end_ns is None or turn.at_ns <= end_ns], end_ns)
+        turns = [turn for turn in self.turns if end_ns is None or turn.at_ns <= end_ns]
+        return _unseen(turns, self.counted, end_ns)
 
 
 def read_process(file: Path, *, is_early: bool) -> ProcessLog:
@@ -182,6 +185,8 @@ def read_process(file: Path, *, is_early: bool) -> ProcessLog:
             ended = ended or word == "refused"
         elif word in ("off", "on", "end") and number is not None:
             process.turns.append(_Turn(word != "off", number, _launched(text)))
+        elif word == "at" and number is not None:
+            process.counted = _Turn(False, number, _launched(text))
         process.has_cuda = process.has_cuda or word in ("cupti", "refused", "events")
         ended = ended or word == "end"
     if process.has_cuda and not (ended or is_early):
@@ -207,11 +212,12 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(int(found[1], 16)) if found[1] else "\\"
 
 
-def _unseen(turns: Sequence[_Turn], end_ns: int | None) -> list[Unseen]:
+def _unseen(turns: Sequence[_Turn], counted: _Turn | None, end_ns: int | None) -> list[Unseen]:
     """Return the times in which the kernels of a process were not looked at.
 
     Args:
         turns: As they came; the last may be the end of the process.
+        counted: What was launched when the process last said so.
         end_ns: End of a time that was not closed, as the process was killed; None: it is left out.
     """
     found: list[Unseen] = []
@@ -227,7 +233,11 @@ def _unseen(turns: Sequence[_Turn], end_ns: int | None) -> list[Unseen]:
         elif found:
             found[-1] = replace(found[-1], after=turn.launched - last_on)
     if off is not None and end_ns is not None:
-        found.append(Unseen(off.at_ns, end_ns))
+        if counted is not None and off.at_ns <= counted.at_ns <= end_ns:
+            # It may have ended long before the command.
+            found.append(Unseen(off.at_ns, counted.at_ns, before, counted.launched - off.launched))
+        else:
+            found.append(Unseen(off.at_ns, end_ns))
     return found
 
 

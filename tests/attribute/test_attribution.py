@@ -360,6 +360,18 @@ def test_what_another_thread_launched_while_two_graphs_were_made_is_counted(tmp_
     assert log.by_gpu[""].weight.sum() == pytest.approx(30)
 
 
+def test_what_a_process_launched_until_it_was_killed_is_counted(tmp_path):
+    rows = [(10 * i, 10 * i + 5, 0, 0, 0, 0) for i in range(10)]
+    write_log(tmp_path, ["off 100 10 0", "at 200 20 0", "at 300 35 0"], rows)
+    log = read_launches(tmp_path, 10**12)
+    assert log.is_counted
+    assert log.by_gpu[""].weight.sum() == pytest.approx(35)
+    # It ended long before the command.
+    assert log.unseen_ns[-1][1] <= 300
+    # Until 250 it is not known of what came behind 200.
+    assert not read_launches(tmp_path, 250).is_counted
+
+
 def test_kernels_that_a_host_launched_ahead_are_seen_after_the_turn(tmp_path):
     # What was launched until 100 runs until 140, and what was launched until 200 until 230.
     rows = [(10 * i, 10 * i + 10, 0, 0, 0, 0) for i in range(14)] + [(230, 240, 0, 0, 0, 0)]

@@ -219,6 +219,16 @@ def test_a_program_that_ends_late_has_no_turn_behind_its_end(plain, tmp_path):
     assert text.read_text().splitlines()[-1].startswith("end ")
 
 
+def test_launches_of_a_program_that_is_killed_while_they_are_not_seen_are_counted(plain, tmp_path):
+    words = ("many", "40000", "killed")
+    assert play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="1000")[0] == -signal.SIGKILL
+    log = read_launches(tmp_path, time.monotonic_ns() + 10**10)
+    assert log.is_counted
+    (seen,) = log.by_gpu.values()
+    assert seen.weight.sum() == pytest.approx(40_000, rel=0.05)
+    assert log.unseen_ns[-1][1] < time.monotonic_ns()
+
+
 def test_kernels_of_graphs_are_seen_in_turns_with_their_own_times(plain, tmp_path):
     # 336,000 kernels in 3.4 s. The fake's kernels have the times of their whole graph where CUPTI is switched
     # or flushed amid one. A graph that was made while kernels were looked at is traced on when they are not.

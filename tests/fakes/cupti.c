@@ -237,6 +237,7 @@ int main(int count, char **words) {
         for (long i = 0; i < atol(words[2]); i++)
             launch(i % 3 ? "often" : "seldom", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
         if (count > 3 && !strcmp(words[3], "shared")) return share();
+        if (count > 3 && !strcmp(words[3], "killed")) usleep(300000), raise(SIGKILL);
     }
     if (!strcmp(what, "graphs")) {
         /* Of three launches two are of a graph of 100 kernels and one is of a graph of 40. What is launched into a

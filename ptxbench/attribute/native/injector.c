@@ -8,8 +8,8 @@
  *   PID-NS.txt     lines: "cupti VERSION", "name ID NAME" (escaped: see say_name), "device ORDINAL UUID",
  *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED IN_GRAPHS"
  *                  and "on NS LAUNCHED IN_GRAPHS" (kernels are not seen between them; kernels launched one by
- *                  one and in graphs until then by launch_timer.c, 0 without it), "refused WHY",
- *                  "end NS LAUNCHED IN_GRAPHS"
+ *                  one and in graphs until then by launch_timer.c, 0 without it), "at NS LAUNCHED IN_GRAPHS"
+ *                  meanwhile, "refused WHY", "end NS LAUNCHED IN_GRAPHS"
  *
  * CUPTI serves one tool. Where this library is preloaded as well, another tool's calls come through here: this
  * library stays registered, hands the other tool buffers that it asked for, and reads the kernels in them.
@@ -571,6 +571,17 @@ static void sleep_s(double time_s) {
     nanosleep(&pause, NULL);
 }
 
+/* Sleeps while kernels are not looked at, and says what is launched, as the program may be killed. */
+static void sleep_off(double time_s) {
+    for (double left_s = time_s, part_s; left_s > 0 && state.is_off; left_s -= part_s) {
+        part_s = left_s < FLUSH_MS / 1e3 ? left_s : FLUSH_MS / 1e3;
+        sleep_s(part_s);
+        pthread_mutex_lock(&state.lock);
+        if (state.is_off && !state.has_ended) say_time("at");
+        pthread_mutex_unlock(&state.lock);
+    }
+}
+
 /* Asks for a turn, and returns whether it was taken. A thread that launches graphs takes it between two of them,
  * when its stream is idle. */
 static int ask_for(int is_off, int by_launch) {
@@ -627,12 +638,12 @@ static void *limit_rate(void *limit) {
         after = tally();
         double on_s = (double)(now_ns() - begin_ns) / 1e9, off_s = looked_at(before, after) / (most / 2) - on_s;
         if (after.graphs != before.graphs && off_s < GRAPHS_OFF * on_s) off_s = GRAPHS_OFF * on_s;
-        sleep_s(off_s < 0 ? 0 : off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
+        sleep_off(off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
         double launched = (double)launched_between(before, after);
         struct tally end = flushed_tally();
         for (int i = 0; i < MOST_WAIT_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {
             if ((double)(end.seen - before.seen) >= NEARLY_ALL * launched) break;
-            sleep_s(SLICE_MS / 1e3);
+            sleep_off(SLICE_MS / 1e3);
             end = flushed_tally();
         }
         ask_for(0, tally().graphs != after.graphs);
