@@ -509,3 +509,13 @@ def test_a_log_tells_its_boards_apart_where_it_is_of_several(tmp_path, boards, t
     lines = (f"{T0_NS // SECOND_NS + i},{board},150" for i in range(3) for board in boards)
     path = write(tmp_path / "n.csv", "timestamp,index,power.draw [W]", *lines)
     assert boards_of(read_text_table(open_text(path))) == told
+
+
+def test_a_log_whose_power_has_another_name_says_how_a_mapping_names_it(tmp_path):
+    log = write(tmp_path / "log.csv", "time_s,watts_of_it", *(f"{0.1 * i},{100 + i}" for i in range(9)))
+    with pytest.raises(
+        InputError, match=r"among time_s, watts_of_it; .* such as usage = \"COLUMN\" under \[nvml\]"
+    ):
+        read_nvml(log)
+    named = write(tmp_path / "map.toml", "[nvml]", 'usage = "watts_of_it"')
+    assert read_nvml(log, read_mapping(named).nvml)[0][0].values[-1] == 108

@@ -184,7 +184,10 @@ def test_rows_of_one_coarse_time_keep_their_energy(tmp_path):
         ),
         (["pressure,power_w", *(f"{i},{i}" for i in range(50))], "no column of time"),
         (["2,3", *(f"{i},{i}" for i in range(50))], "no column of time"),
-        (["some words", "and more"], "holds no table"),
+        (
+            ["some words", "and more"],
+            r"holds no table of numbers \(3 rows of one form in turn\)",
+        ),
         (["t_s,rail_vs,rail_vg,rail_rs_ohm", *(f"{i},12.1,12,0" for i in range(50))], "larger than 0 ohm"),
         (["start_us,end_us", *(f"{i},{i + 1}" for i in range(50))], "give it as `windows`"),
         (["t_us,power_draw_w", *(f"{i},{i + 1}" for i in range(50))], "give it as `nvml`"),

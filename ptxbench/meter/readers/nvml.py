@@ -79,7 +79,7 @@ def series_of(
     if not sources:
         raise InputError(
             f"{path} has no power that NVML gives (power_draw_w, power.draw [W], ...) among {table.listed};"
-            " name it in a mapping (`mapping`), under [nvml]"
+            ' name it in a mapping (`mapping`), such as usage = "COLUMN" under [nvml]'
         )
     channels = [(channel, _quantity(source)) for source, channel in sources.items()]
     reader = ChannelReader(replace(table, chosen=chosen), mapping, times, channels)

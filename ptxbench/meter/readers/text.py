@@ -168,7 +168,10 @@ def read_text_table(file: TextFile, separator: str | None = None, decimal: str |
     lines = list(islice(chain.from_iterable(file.lines()), _SNIFFED_LINES))
     table = _find_table(file, lines, separator)
     if table is None:
-        raise InputError(f"{file.path} holds no table of numbers; is it the right file?")
+        raise InputError(
+            f"{file.path} holds no table of numbers ({_ENOUGH_ROWS} rows of one form in turn); is it the"
+            " right file?"
+        )
     if len(table.names) > _MAX_COLUMNS:
         raise InputError(
             f"{file.path} has {len(table.names)} columns; a meter's table has at most {_MAX_COLUMNS}"
