@@ -150,7 +150,7 @@ def attribute(
         return Attribution((Share((NO_KERNEL,), 0, length_s, energy_j, interval, "measured"),))
     if (busy_s := float(busy.by_name_s.sum())) > _MOST_OF_LENGTH * length_s:
         why = f"the times of kernels add up to {busy_s:.4g} s, more than the run: what each took is not known"
-        return Attribution((_whole(launches, length_s, energy_j, error_j, why),))
+        return Attribution((_whole(launches, int(busy.calls.sum()), length_s, energy_j, error_j, why),))
     every = {i: expected[name] for i, name in enumerate(launches.names) if name in expected}
     known = {i: one for i, one in every.items() if not one.is_replayed}
     replayed = {name: one.kernels for name, one in expected.items() if one.kernels}
@@ -160,8 +160,12 @@ def attribute(
     best, *others = responses(readings, busy, columns)
     design = equations_of(readings, busy, columns, length_s, best)
     if design.count < SETTINGS.needed_readings:
-        short = "run too short for the sensor, not separable"
-        return Attribution((_whole(launches, length_s, energy_j, error_j, short),))
+        is_short = len(readings.at_s) < SETTINGS.needed_readings
+        what = (
+            "run too short for the sensor" if is_short else "which kernels ran is known for too few readings"
+        )
+        why = f"{what}, not separable"
+        return Attribution((_whole(launches, int(busy.calls.sum()), length_s, energy_j, error_j, why),))
     kernels = len(columns)
     prior = prior_of(design, kernels, known)
     fitted = solve(design.gram, design.side_w, prior, prior.mean_w)
@@ -384,7 +388,9 @@ def _interval(energy_j: float, draws_j: Float64s, relative: float) -> tuple[floa
     return max(energy_j - below_j, 0.0), energy_j + above_j
 
 
-def _whole(launches: Launches, length_s: float, energy_j: float, error_j: float, method: str) -> Share:
+def _whole(
+    launches: Launches, calls: int, length_s: float, energy_j: float, error_j: float, method: str
+) -> Share:
     """Return one row for all of a run that cannot be separated, for the reason that `method` says."""
     interval = (energy_j - error_j, energy_j + error_j)
-    return Share((*launches.names, NO_KERNEL), len(launches), length_s, energy_j, interval, method)
+    return Share((*launches.names, NO_KERNEL), calls, length_s, energy_j, interval, method)

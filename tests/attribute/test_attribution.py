@@ -117,10 +117,25 @@ def test_of_times_that_cannot_be_no_energy_of_a_kernel_follows():
     at_s = np.arange(0.0, 1.0, 0.02)
     readings = Readings(at_s, np.full(len(at_s), 200.0), 0.02, 0.02)
     part = Ranges("part", RangeKind.WINDOW, np.array([0]), np.array([10**9]))
-    found = attribute(readings, launches(a=[(0, 2 * 10**9)], b=[(10, 20)]), 1.0, 200.0, 2.0, 0, [part])
+    ran = replace(launches(a=[(0, 2 * 10**9)], b=[(10, 20)]), weight=np.array([1.0, 6.0]))
+    found = attribute(readings, ran, 1.0, 200.0, 2.0, 0, [part])
     (row,) = found.kernels
-    assert (row.energy_j, row.time_s, found.ranges) == (200.0, 1.0, ())
+    assert (row.energy_j, row.time_s, row.calls, found.ranges) == (200.0, 1.0, 7, ())
     assert row.method.startswith("the times of kernels add up to 2 s, more than the run")
+
+
+@pytest.mark.parametrize(
+    ("length_s", "why"),
+    [(0.1, "run too short for the sensor"), (4.0, "which kernels ran is known for too few")],
+)
+def test_a_run_that_cannot_be_separated_says_why(length_s, why):
+    at_s = np.arange(0.0, length_s, 0.02)
+    readings = Readings(at_s, np.full(len(at_s), 200.0), 0.02, 0.02)
+    ran = replace(launches(a=[(0, 10**7)], b=[(10**7, 2 * 10**7)]), weight=np.ones(2))
+    unseen_ns = [(2 * 10**7, int(length_s * 1e9))]
+    (row,) = attribute(readings, ran, length_s, 900.0, 2.0, 0, unseen_ns=unseen_ns, is_counted=False).kernels
+    assert row.is_whole
+    assert row.method.startswith(why)
 
 
 def test_where_times_add_up_to_a_little_more_than_the_run_nothing_is_negative():
