@@ -9,6 +9,7 @@ from enum import StrEnum
 from statistics import fmean, median, median_high, median_low, stdev
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.energy.gate.comparison import Comparison, joined
 
@@ -130,7 +131,7 @@ class PowerOutcome:
         return replace(outcome, settled=Settled.YES)
 
     def without(self, time_s: float, energy_j: float, error_j: float) -> Self:
-        """Return it less what was done beside it each time.
+        """Return it less what was done beside it each time; no energy where its 95% interval then has zero.
 
         Args:
             time_s: Time of that.
@@ -138,14 +139,14 @@ class PowerOutcome:
             error_j: Standard error of it.
         """
         own_s, own_j = float(getattr(self, self._TIME)) - time_s, self.energy_j - energy_j
+        own_error_j = math.hypot(self.error_j, error_j)
         times: dict[str, Any] = {self._TIME: own_s}
-        return replace(
-            self,
-            power_w=own_j / own_s,
-            power_error_w=math.hypot(self.error_j, error_j) / own_s,
-            energy_j=own_j,
-            **times,
+        found = replace(
+            self, power_w=own_j / own_s, power_error_w=own_error_j / own_s, energy_j=own_j, **times
         )
+        if found.ok and own_j <= COVERAGE_FACTOR * own_error_j:
+            return found.without_power("its energy is too little beside what is done with each launch")
+        return found
 
     def without_power(self, reason: str) -> Self:
         """Return it without the power that was read, which is not believed."""

@@ -339,7 +339,7 @@ class VariantRunner:
         run, result = self._settled(work, trial.time_s + work.beside.time_s, trial.settings)
         seen = [one for observer in self._observers for one in checked(observer.after())]
         low_clock = "" if result.slowed else self._clock_note(trial, run)
-        work.alone_s(result.launch_s)
+        work.alone_s(result.launch_s)  # refuses a launch of which no time is left
         trial = trial.with_power(result)
         if self._options.l2 == FLUSHED:
             trial = trial.without(work.beside.time_s, work.beside.energy_j, work.beside.error_j)

@@ -134,6 +134,16 @@ def test_what_emptying_l2_takes_is_taken_off(kernel: Kernel) -> None:
         require_flush(FlushingGpu(1e-3), "flushed", "cublas")
 
 
+def test_a_launch_whose_energy_is_lost_beside_emptying_l2_has_none() -> None:
+    whole = trial(0, 1e-3, 0.2, power_error_w=2.0)
+    assert whole.without(5e-4, 0.1, 1e-3).energy_j == pytest.approx(0.1)
+    for beside_j in (0.198, 0.21):
+        lost = whole.without(9e-4, beside_j, 1e-3)
+        assert lost.status is TrialStatus.NO_POWER
+        assert math.isnan(lost.energy_j)
+        assert "too little" in lost.reason
+
+
 def test_what_does_not_settle_at_the_limit_has_a_status_of_its_own_and_is_not_ranked(
     kernel: Kernel, spec: KernelSpec, tmp_path: Path
 ) -> None:
