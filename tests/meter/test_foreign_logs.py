@@ -518,4 +518,4 @@ def test_a_log_whose_power_has_another_name_says_how_a_mapping_names_it(tmp_path
     ):
         read_nvml(log)
     named = write(tmp_path / "map.toml", "[nvml]", 'usage = "watts_of_it"')
-    assert read_nvml(log, read_mapping(named).nvml)[0][0].values[-1] == 108
+    assert read_nvml(log, read_mapping(named).nvml)[0][0].value[-1] == 108
