@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from ptxbench.audit.audit import AuditOptions
-from ptxbench.cli.command import command_of
+from ptxbench.cli.command import command_of, of_flags
 from ptxbench.cli.options import AllRows
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.core.option import Arg
@@ -71,4 +71,4 @@ def _print(files: Sequence[AuditedFile], most: int | None) -> None:
         click.echo()
         print_table(COLUMNS, part.rows, optional=("why",))
         for line in part.lines:
-            click.echo(f"  {line}")
+            click.echo(of_flags(f"  {line}"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from ptxbench.cli.command import command_of
+from ptxbench.cli.command import command_of, of_flags
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.parameters import PictureFolder
 from ptxbench.core.errors import InputError
@@ -120,7 +120,7 @@ def _print(result: Validation, drawn: tuple[Path, ...]) -> None:
         click.echo(f"\n{label}:")
         _print_methods(result.methods_of(label))
     for note in (*result.notes, *statements(result), *(f"wrote {path}" for path in drawn)):
-        click.echo(f"note: {note}")
+        click.echo(of_flags(f"note: {note}"))
 
 
 def _halves(result: Validation) -> str:

@@ -443,6 +443,13 @@ def test_windows_of_what_is_no_log_are_refused(tmp_path):
         audit([tool_files.zeus(tmp_path)], AuditOptions(windows=CAPTURE / "windows.csv"))
 
 
+def test_the_command_names_the_option_that_says_the_gpu(tmp_path, capsys):
+    lines = ["timestamp, power.draw [W]", *(f"2024/01/01 00:00:0{s}.000, 100 W" for s in range(5))]
+    (tmp_path / "log.csv").write_text("\n".join(lines) + "\n")
+    assert run(["audit", str(tmp_path / "log.csv")]) == 0
+    assert "does not name its GPU (--gpu-name)" in capsys.readouterr().out
+
+
 def test_the_command_prints_a_table_json_and_a_page(tmp_path, capsys):
     path = tool_files.operations(tmp_path)
     assert run(["audit", str(path), "--html", str(tmp_path / "page.html")]) == 0
