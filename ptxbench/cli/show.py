@@ -13,7 +13,7 @@ from ptxbench.cli.options import DEFAULT_TARGET, target_of
 from ptxbench.cli.output import print_json, say_found
 from ptxbench.cli.terminal import as_written
 from ptxbench.core.condition import Form, OptLevel
-from ptxbench.core.errors import InputError
+from ptxbench.core.errors import InputError, NotMeasurableError
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import CataloguePath, Json, OneOptLevel, OptionalPatterns
 from ptxbench.core.target import find_target
@@ -51,8 +51,7 @@ class _Options:
 def command(options: _Options) -> None:
     """Print an instruction's PTX, its SASS loop, the verdict of the loop check, and how operands change.
 
-    This needs no GPU. The exit code is 1 if the loop check refuses an instruction. --json takes one
-    instruction.
+    This needs no GPU. The exit code is 1 if an instruction is refused. --json takes one instruction.
     """
     from ptxbench.catalogue.search import find
     from ptxbench.catalogue.select import few
@@ -68,7 +67,15 @@ def command(options: _Options) -> None:
     say_found(selection)
     passed = True
     for row in rows:
-        module = _build(row, options)
+        try:
+            module = _build(row, options)
+        except NotMeasurableError as error:
+            if len(rows) == 1:
+                raise
+            # What else a pattern names is shown all the same.
+            click.echo(f"ptxbench: {error}", err=True)
+            passed = False
+            continue
         if len(rows) > 1:
             click.echo(f"######## {row.name} ########")
         _print(module, options)

@@ -128,6 +128,14 @@ def test_show_prints_each_of_several_instructions_under_its_name(capsys):
     assert found == [("fma.rn.f32", "fma.rn.f32"), ("add.f32", "add.f32")]
 
 
+def test_show_goes_on_past_an_instruction_that_cannot_be_measured(capsys):
+    assert run(["show", "ld.shared.cluster.b32", "fma.rn.f32", "--part", "verdict"]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("######## fma.rn.f32 ########")
+    assert said.err.startswith("ptxbench: instruction ld.shared.cluster.b32 cannot be measured: needs a")
+    assert run(["show", "ld.shared.cluster.b32"]) == 2
+
+
 def test_show_finds_by_ptx_and_refuses_several_as_json_and_a_word_for_very_many(capsys):
     ptx = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f1};"
     assert document(capsys, ["show", ptx])["instruction"] == "mma.m16n8k16.f32.f16.f16.f32"
