@@ -177,7 +177,7 @@ def _report_job(options: _Options, form: str) -> bool:
     (run,) = options.runs
     if not rank_folders(run):
         return False
-    # These load scipy, which a table needs not.
+    # These load scipy, which no table needs.
     from ptxbench.attribute.job import document, lines, load_job
     from ptxbench.storage.location import require_outside
 

@@ -56,6 +56,13 @@ def files(root):
     return {p.relative_to(root): p.read_bytes() for p in (root / "results").rglob("*") if p.is_file()}
 
 
+def test_the_page_of_results_says_how_many_folders_are_whole(scripts):
+    text = (Path(__file__).parents[2] / "results" / "README.md").read_text()
+    whole = scripts[0].KEPT_WHOLE
+    assert f"{len(whole)} folders are whole" in text
+    assert f"{sum('/roofline/' in one for one in whole)} rooflines" in text
+
+
 def test_both_stages_leave_the_table_and_come_back_to_the_byte(scripts, repository):
     slim, archive = scripts
     before = files(repository)
