@@ -45,6 +45,13 @@ _BOUND = (
     "the time is modelled by the busiest pipe, as a lower bound: a kernel that waits for memory takes longer"
 )
 
+# The shortest kernel of a step of decoding (results/nvidia-h100/profiles/decode).
+_SHORTEST_S = 1.18e-6
+_SHORT = (
+    "the modelled time is that of the work alone, and no kernel that was measured took less than"
+    f" {_SHORTEST_S * 1e6:.2f} us: give the measured time (`time_s`), without which the energy is far too low"
+)
+
 
 @takes(KernelOptions)
 def estimate_kernel(options: KernelOptions) -> KernelEstimate:
@@ -416,10 +423,12 @@ def _time_notes(known: Atlas, work: KernelWork) -> tuple[str, ...]:
     from ptxbench.model.inputs import slack_of
 
     time = known.machine.terms.time
+    short = (_SHORT,) if work.time_s < _SHORTEST_S else ()
     if time is None or slack_of(work, time) == 1:
-        return (_BOUND,)
+        return (_BOUND, *short)
     return (
         f"the time is modelled: {time.slack:.2f} times what its pipes take, as {time.kernels} measured"
         f" kernels did at the median (95%: {time.slack_low:.2f} to {time.slack_high:.2f} times), or what"
         " memory takes",
+        *short,
     )

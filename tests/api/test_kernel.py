@@ -255,6 +255,14 @@ def test_a_time_in_which_no_board_could_do_it_is_refused_and_one_too_short_for_i
     assert not any("bytes from DRAM take" in note for note in long.notes)
 
 
+def test_a_modelled_time_below_that_of_any_launch_is_said():
+    tiny = ptxbench.estimate_kernel(PTX, table="h200", grid=1, block=32, trips={0: 1})
+    assert tiny.time_s < 1e-6
+    assert any("took less than 1.18 us: give the measured time (`time_s`)" in note for note in tiny.notes)
+    given = ptxbench.estimate_kernel(PTX, table="h200", grid=1, block=32, trips={0: 1}, time_s=2e-6)
+    assert not any("less than 1.18 us" in note for note in given.notes)
+
+
 @pytest.mark.hostile
 def test_a_limit_below_what_is_drawn_at_the_lowest_clock_is_refused(table, clock_samples):
     words = {**LAUNCH, "time_s": 1e-7, "clock_samples": clock_samples}
