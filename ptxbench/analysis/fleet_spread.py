@@ -10,11 +10,10 @@ from itertools import groupby
 from statistics import fmean, median, stdev
 
 from ptxbench.analysis.board_spread import BoardRun, board_factors, logs_by_row, rounded
+from ptxbench.core.distributions import SD_OVER_MAD
 from ptxbench.core.errors import InputError
 from ptxbench.storage.fleet_file import BoardLine, FleetFile, LeftOut, ModelSpread
 
-# Standard deviation of a normal distribution over its median absolute deviation.
-_SD_OVER_MAD = 1.4826
 # A factor is unlike the others from so many of their standard deviations on, and from so much on at least.
 _FACTOR_SDS, _FACTOR_LEAST = 3.5, 0.01
 # The scatter of one board is unlike the others' from so many times their median on, and from so much on.
@@ -109,7 +108,7 @@ def _scatters(runs: Sequence[BoardRun], factors: Sequence[float]) -> list[float]
     scatters = []
     for board in logs:
         off = [abs(value - centre[key]) for key, value in board.items() if key in centre]
-        scatters.append(_SD_OVER_MAD * median(off) if off else math.nan)
+        scatters.append(SD_OVER_MAD * median(off) if off else math.nan)
     return scatters
 
 
@@ -135,7 +134,7 @@ def _judged(lines: Sequence[BoardLine]) -> list[BoardLine]:
     if len(lines) < _LEAST_BOARDS:
         return list(lines)
     off = [abs(math.log(line.factor)) for line in lines]
-    allowed = max(_FACTOR_SDS * _SD_OVER_MAD * median(off), _FACTOR_LEAST)
+    allowed = max(_FACTOR_SDS * SD_OVER_MAD * median(off), _FACTOR_LEAST)
     usual = median(line.scatter for line in lines)
     judged = []
     for line, distance in zip(lines, off, strict=True):

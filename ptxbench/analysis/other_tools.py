@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ptxbench.analysis.source_reach import ACCEPTED
 from ptxbench.energy.predicted_error import seen_shares
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.characterize.probe import SensorCharacterization
@@ -12,12 +13,11 @@ from ptxbench.storage.doctor_file import State, Verdict
 
 # Windows that people take, and how often tools poll.
 _WINDOWS_S = (0.3, 1.0, 10.0)
-_POLL_S = 0.1
+_POLL_S = 0.1  # nvidia-smi -lms 100, and collectors (`ptxbench.energy.methods.collector_j`)
 # From here on a reading is a mean over a while and not of the moment.
 _LONG_MEAN_S = 0.5
 # A counter is renewed every 0.1 s where it was measured.
 _SLOW_REFRESH_S = 0.15
-_ACCEPTED = 0.02
 
 
 def other_tool_verdicts(probes: Sequence[SensorCharacterization]) -> Iterator[Verdict]:
@@ -52,10 +52,10 @@ def _running_mean(probe: SensorCharacterization) -> Verdict:
 
 def _counter(sensor: SensorDescription) -> Verdict:
     """Return from which window on the counter's difference is right, and whether it stands still too long."""
-    least_s = (sensor.refresh_s + sensor.lag_s) / _ACCEPTED
+    least_s = (sensor.refresh_s + sensor.lag_s) / ACCEPTED
     text = (
         f"Zeus and codecarbon take the counter's difference: it is renewed every {sensor.refresh_s:.3g} s, so"
-        f" that windows below {least_s:.2g} s may be off by more than {_ACCEPTED:.0%}"
+        f" that windows below {least_s:.2g} s may be off by more than {ACCEPTED:.0%}"
     )
     if sensor.refresh_s <= _SLOW_REFRESH_S:
         return Verdict("other tools", State.NOTE, text)

@@ -6,10 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
+from ptxbench.analysis.source_reach import ACCEPTED
 from ptxbench.storage.methods_file import LoadKind, MethodPoint
 
-# An error that most comparisons of kernels can live with.
-_ACCEPTED_PCT = 2.0
+_ACCEPTED_PCT = 100 * ACCEPTED
 _OF_THE_PAPER = ("sma", "papi", "mtsm")
 _AS_PUBLISHED = (*_OF_THE_PAPER, "collector", "median", "difference")
 _WITH_IDLE = ("corrected", "capacitance")

@@ -10,9 +10,8 @@ from ptxbench.energy.gate.comparison import Comparison
 from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.verdict import SourceVerdict
 from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.trace import NS_PER_S
 from ptxbench.storage.schema import TrialRecord
-
-_NS_PER_S = 1e9
 
 
 def judge_run(records: Sequence[TrialRecord], known_difference: float = 0.0) -> SourceVerdict:
@@ -43,7 +42,7 @@ def objected_trials(records: Sequence[TrialRecord], verdict: SourceVerdict) -> d
 
 
 def _comparison(record: TrialRecord) -> Comparison:
-    end_ns = record.start_ns + round(record.compared_s * _NS_PER_S)
+    end_ns = record.start_ns + round(record.compared_s * NS_PER_S)
     energies = record.compared_counter_j, record.compared_source_j, record.compared_error_j
     return Comparison(record.start_ns, end_ns, *energies)
 

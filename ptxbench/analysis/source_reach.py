@@ -13,8 +13,9 @@ from ptxbench.sensors.characterize.probe import SensorCharacterization
 from ptxbench.sensors.description import SensorDescription, Shape
 from ptxbench.storage.doctor_file import MethodError, MethodReach, SourceReach, State, Verdict
 
-# An error that most comparisons of kernels can live with.
+# An error that most comparisons of kernels can live with: chosen.
 ACCEPTED = 0.02
+# A method's error is kept for kernels of these two lengths; chosen.
 _SHORT_S, _LONG_S = 0.1, 3.0
 _DURATIONS_S = (
     *(0.01, 0.015, 0.02, 0.03, 0.05, 0.07, _SHORT_S, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0),

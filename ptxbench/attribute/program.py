@@ -54,11 +54,10 @@ from ptxbench.attribute.replay.cut import without_replays
 from ptxbench.attribute.replay.plan import SETTINGS
 from ptxbench.attribute.unfinished import RunOnDisk
 from ptxbench.core.errors import ToolError
-from ptxbench.sensors.trace import KernelWindow
+from ptxbench.sensors.trace import NS_PER_S, KernelWindow
 
 # Launches of a process a second from which on kernels are looked at in turns: seeing one takes 2 us.
 MAX_LAUNCH_RATE_PER_S, ALL_LAUNCHES = 5000.0, 1e9
-_NS_PER_S = 1e9
 _NOTHING_REPLAYED = (
     "nothing was launched again: that needs CUPTI, and a process that launches kernels and ends by exit, not"
     " by a signal or _exit"
@@ -343,7 +342,7 @@ def share_of(
     if launches is None or math.isnan(energy.energy_j):
         return GpuShare(energy, (), delay_s=power.sensor.delay_s)
     readings = Readings(
-        (power.at_ns - window.start_ns) / _NS_PER_S,
+        (power.at_ns - window.start_ns) / NS_PER_S,
         power.power_w,
         power.sensor.averaging_s,
         max(power.sensor.refresh_s, 1e-3),

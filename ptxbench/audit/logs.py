@@ -18,9 +18,8 @@ from ptxbench.energy.steady import UNIFORM_SD
 from ptxbench.energy.window import noise_w_of, window_energy
 from ptxbench.meter.readers.nvml import LabelledWindow
 from ptxbench.sensors.description import SensorDescription, Shape
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
-_NS_PER_S = 1e9
 # A log that is polled this much more slowly than its source is renewed: when each value was made is known.
 _SLOW = 1.2
 # Readings that cover so much of the time leave nothing out.
@@ -231,14 +230,14 @@ def _dated(good: Series, sensor: SensorDescription) -> tuple[Series, SensorDescr
     poll_s = _poll_s(good)
     if not sensor.refresh_s > 0 or poll_s < _SLOW * sensor.refresh_s:
         return good, sensor, 0.0
-    made_ns = good.time_ns - round(sensor.refresh_s / 2 * _NS_PER_S)
+    made_ns = good.time_ns - round(sensor.refresh_s / 2 * NS_PER_S)
     return replace(good, stamp_ns=made_ns), replace(sensor, refresh_s=poll_s), UNIFORM_SD * sensor.refresh_s
 
 
 def _length_s(good: Series) -> float:
-    return float(good.time_ns[-1] - good.time_ns[0]) / _NS_PER_S
+    return float(good.time_ns[-1] - good.time_ns[0]) / NS_PER_S
 
 
 def _poll_s(good: Series) -> float:
     steps_ns = np.diff(np.unique(good.time_ns))
-    return float(np.median(steps_ns)) / _NS_PER_S
+    return float(np.median(steps_ns)) / NS_PER_S

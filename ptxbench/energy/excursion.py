@@ -15,6 +15,7 @@ from ptxbench.sensors.description import SensorDescription
 
 # What falls by this share of the rise that is looked for, or more, comes back from above.
 _FALL = 0.3
+# Of one reading nothing tells whether it is a mixture of before and after.
 _MIN_READINGS = 2
 
 

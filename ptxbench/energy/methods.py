@@ -19,8 +19,9 @@ from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.steady import nothing_read, power_between_edges, stepped_back, taken_between
 from ptxbench.sensors.trace import NS_PER_S, KernelWindow, Series
 
-SMA_PERIOD_S = 0.015
-COLLECTOR_PERIOD_S = 0.1
+# Between two readings: 66.7 Hz (section IV-A); aiconfigurator's collector; Kernel Tuner 1.5's NVMLObserver.
+_SMA_PERIOD_S = 0.015
+_COLLECTOR_PERIOD_S = 0.1
 _TUNER_PERIOD_S = 0.01
 
 
@@ -49,7 +50,7 @@ def sma_j(series: Series, window: KernelWindow) -> EnergyReading:
     if not len(good):
         return no_energy(Status.SENSOR_STALE, nothing_read(series))
     time_ns = good.time_ns
-    at_ns = np.arange(time_ns[0], time_ns[-1] + 1, round(SMA_PERIOD_S * NS_PER_S))
+    at_ns = np.arange(time_ns[0], time_ns[-1] + 1, round(_SMA_PERIOD_S * NS_PER_S))
     seen_w = good.value[np.searchsorted(time_ns, at_ns, side="right") - 1]
     return EnergyReading(float(seen_w.mean()) * window.elapsed_s, len(seen_w))
 
@@ -127,7 +128,7 @@ def collector_j(series: Series, window: KernelWindow) -> EnergyReading:
     good = series.good()
     if not len(good):
         return no_energy(Status.SENSOR_STALE, nothing_read(series))
-    at_ns = np.arange(window.start_ns, window.end_ns + 1, round(COLLECTOR_PERIOD_S * NS_PER_S))
+    at_ns = np.arange(window.start_ns, window.end_ns + 1, round(_COLLECTOR_PERIOD_S * NS_PER_S))
     seen = np.searchsorted(good.time_ns, at_ns, side="right") - 1
     if seen[0] < 0:
         reason = f"no reading of {series.source} was taken before the kernel began"

@@ -45,6 +45,9 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
+# Phases of the refresh, and of the calls, that stand for all. With 48 of the refresh the bias of PAPI-style
+# on a kernel of 30 ms by `instant` changes by 0.03, and half of 124 figures by less than 2e-5. With 16 of the
+# calls the least share of a window of 0.3 s by `instant`, polled every 0.1 s, changes by 0.11.
 _PHASES = 12
 _CALL_PHASES = 4
 # Of so many times to settle, a window's begin is a small part.

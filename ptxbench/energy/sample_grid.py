@@ -25,6 +25,7 @@ _LATE_MOST = 0.525
 _LEFT_OF_SPREAD = 0.2
 # The two clocks drift apart, so that the grid is looked for anew after so many stamps.
 _BLOCK = 256
+# Phases at which a grid is tried: a tenth of `_AT_ONCE` apart.
 _PHASES = 80
 # Quartiles of a normal distribution lie so many standard deviations apart.
 _QUARTILES_APART = 1.349

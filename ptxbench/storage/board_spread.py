@@ -11,6 +11,7 @@ from typing import Any
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import OptLevel, lanes_key
+from ptxbench.core.distributions import SD_OVER_MAD
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.storage import codec
@@ -23,7 +24,6 @@ BOARDS = "boards.json"
 # A factor so many robust standard deviations from the median is no usual board's: such a board ran a sparse
 # product before its rows (docs/accuracy.md).
 _FAR, _LEAST_FAR = 4.0, 0.05
-_MAD_TO_SIGMA = 1.4826
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def factors_text(boards: Sequence[BoardFactor]) -> str:
     known = [board for board in boards if not board.factor_error] or boards
     factors = sorted(board.factor for board in known)
     middle = median(factors)
-    reach = max(_LEAST_FAR, _FAR * _MAD_TO_SIGMA * median(abs(factor - middle) for factor in factors))
+    reach = max(_LEAST_FAR, _FAR * SD_OVER_MAD * median(abs(factor - middle) for factor in factors))
     usual = [factor for factor in factors if abs(factor - middle) <= reach]
     far = [f"one {factor:.3f}" for factor in factors if abs(factor - middle) > reach]
     return " and ".join([f"{min(usual):.3f} to {max(usual):.3f}", *far])

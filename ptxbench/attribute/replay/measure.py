@@ -33,10 +33,10 @@ from ptxbench.experiment.settled_run import (
     launches_in,
 )
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
+from ptxbench.sensors.trace import NS_PER_S
 
 _SLEEPS = 128
 _UNDOS = 32
-_NS_PER_S = 1e9
 # Calls by which it is found how often a graph fits a window.
 _TIMED_CALLS = 3
 
@@ -91,7 +91,7 @@ class StepMeasurement:
         finally:
             self._whole.close()
         self._step.restore()
-        wall_s = (self._gpu.clock.now_ns() - begun_ns) / _NS_PER_S
+        wall_s = (self._gpu.clock.now_ns() - begun_ns) / NS_PER_S
         changed = self._step.changed_bytes()
         self._folder.keep(replace(self._folder.step, changed_bytes=changed, wall_s=wall_s))
         self._folder.recordings.finish()

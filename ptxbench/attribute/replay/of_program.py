@@ -48,9 +48,8 @@ from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.settled_run import BoardLimits, KernelPower, kernel_power
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.kernel_run import POWER_CAP
-from ptxbench.sensors.trace import KernelWindow, Trace
+from ptxbench.sensors.trace import NS_PER_S, KernelWindow, Trace
 
-_NS_PER_S = 1e9
 # Pauses between kernels that are longer are no time of work; so many of them at most.
 _PAUSE_NS, _MOST_PAUSES = 1_000_000_000, 40
 # Of what draws as much as that of the limit, the limit holds the clock down: NVML's reasons are not recorded.
@@ -130,7 +129,7 @@ def _profile(
             {},
             sum(one.process.saved_bytes for one in groups),
             _changed_bytes([one.process for one in groups]),
-            wall_s / _NS_PER_S,
+            wall_s / NS_PER_S,
             settings.closure,
             is_program=True,
         )
@@ -294,7 +293,7 @@ def _gap_power(rows: Sequence[ProfileRow], busy: StepEnergy, idle: Measured, gap
 
 def _trace(board: RecordedBoard, window: KernelWindow) -> Trace:
     """Return the readings from before a window until its end: behind it another kind runs."""
-    begin_ns, end_ns = window.start_ns - round(board.context_s * _NS_PER_S), window.end_ns
+    begin_ns, end_ns = window.start_ns - round(board.context_s * NS_PER_S), window.end_ns
     near = (one.select((one.time_ns >= begin_ns) & (one.time_ns <= end_ns)) for one in board.series())
     return Trace(begin_ns, end_ns, tuple(near))
 

@@ -15,7 +15,7 @@ from ptxbench.meter.readers.nvml import boards_of, read_nvml, series_of
 from ptxbench.meter.readers.table import distinct
 from ptxbench.meter.readers.text import TextTable, open_text, read_text_table, split_line, unique_names
 from ptxbench.sensors.base import SourceName
-from ptxbench.sensors.trace import Int64s, Series
+from ptxbench.sensors.trace import NS_PER_S, Int64s, Series
 from ptxbench.storage.text_file import TextFile
 
 # "Time,28-12-2020 15:21:14.682,Watts,22.95,Volts,228.57,Amps,0.206,PF,0.486,Mark,name": MLCommons' power-dev.
@@ -37,7 +37,6 @@ _DMON_ENTITIES = ("GPU", "GPU-I", "GPU-CI")
 _DMON_QUANTUM_W = 1.0
 # DCGM says by an integer beyond this that there is no value.
 _DCGM_BLANK = 9e15
-_NS_PER_S = 1e9
 
 
 def is_ptdaemon(opening: str) -> bool:
@@ -149,7 +148,7 @@ def read_timeless(file: TextFile, period_s: float) -> Contents:
         raise InputError(f"{file.path} has no power (pwr, POWER, TOTEC); log it with field 155, 156 or -s p")
     boards: dict[str, list[Series]] = defaultdict(list)
     for (board, source), values in found.items():
-        time_ns = np.round(np.arange(1, len(values) + 1) * period_s * _NS_PER_S).astype(np.int64)
+        time_ns = np.round(np.arange(1, len(values) + 1) * period_s * NS_PER_S).astype(np.int64)
         boards[board].append(Series.unstamped(source, time_ns, np.array(values, dtype=np.float64)))
     note = f"it has no times: {period_s:g} s between two readings is taken (`period_s`)"
     quantum_w = 0.0 if is_dcgm else _DMON_QUANTUM_W

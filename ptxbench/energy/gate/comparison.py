@@ -20,6 +20,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
+# Energy lies between two steps, and a scatter between two values.
 _MIN_STEPS = 2
 _MIN_VALUES = 2
 # Share of its time that a source must miss before what it says of bursts is chance.

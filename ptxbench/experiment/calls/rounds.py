@@ -24,8 +24,8 @@ from ptxbench.experiment.settled_run import (
     launches_in,
     mean_clock_mhz,
 )
+from ptxbench.sensors.trace import NS_PER_S
 
-_NS_PER_S = 1e9
 # What a window takes beside its calls, as long as none was made.
 _BESIDE_S = 0.02
 # Shortest window of a function at the limit: the loop of `Regulator` rings for a second after each pause.
@@ -110,7 +110,7 @@ class RoundMeasurement:
         begun_ns = self._gpu.clock.now_ns()
 
         def left_s() -> float:
-            return self._settings.budget_s - (self._gpu.clock.now_ns() - begun_ns) / _NS_PER_S
+            return self._settings.budget_s - (self._gpu.clock.now_ns() - begun_ns) / NS_PER_S
 
         self._warm()
         random = np.random.default_rng(self._settings.seed)
@@ -203,7 +203,7 @@ class RoundMeasurement:
         if (others := run.other_processes) > 0:
             found = found.beside_others(others)
         power = found.power
-        took_s = (self._gpu.clock.now_ns() - begun_ns) / _NS_PER_S
+        took_s = (self._gpu.clock.now_ns() - begun_ns) / NS_PER_S
         self._beside_s = max(_BESIDE_S, took_s - run.window.elapsed_s)
         return CallWindow(
             round_number,
