@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptxbench.api.measurement import Measurement
+from ptxbench.catalogue.operations import parse_operation
 from ptxbench.catalogue.search import nothing_fits, search
 from ptxbench.core.condition import lanes_key
 from ptxbench.core.errors import InputError, NoSuchRowError
@@ -244,6 +245,8 @@ def cost(
         NoSuchRowError: The table has no such row, or several; a KeyError and an InputError.
         InputError: There is no such table or instruction, or a file of it does not fit.
     """
+    if parse_operation(instruction) is not None:
+        raise InputError(f"{instruction!r} is an operation of a library: `ptxbench cost --json` looks it up")
     selection = search((instruction,))
     atlas = open_atlas(table, selection.has)
     atlas.require_own_rows()

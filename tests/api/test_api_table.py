@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from fakes import run as fake
 
-from ptxbench.api.table import Table, load_table
+from ptxbench.api.table import Table, cost, load_table
 from ptxbench.core.condition import lanes_key
 from ptxbench.core.errors import InputError, NoSuchRowError
 from ptxbench.core.status import Status
@@ -53,6 +53,8 @@ def test_a_word_for_several_instructions_is_no_row():
     h200 = load_table("h200")
     mma = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
     assert h200[mma] is h200["mma.m16n8k16.f32.f16.f16.f32"]
+    with pytest.raises(InputError, match="is an operation of a library: `ptxbench cost --json` looks it up"):
+        cost("gemm 4096x4096x4096 bf16")
     with pytest.raises(NoSuchRowError, match=r"'FFMA' stands for \d+ instructions; name one of fma"):
         h200["FFMA"]
 
