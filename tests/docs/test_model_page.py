@@ -74,3 +74,32 @@ def test_accuracy_says_how_many_rows_of_h100s_two_boards_have() -> None:
     several = sum(row["boards"] > 1 for row in rows)
     told = f"{len(rows):,} rows in all, {several:,} on two boards or more"
     assert told in (ROOT / "docs/accuracy.md").read_text()
+
+
+def cells_of(block: str, row: str) -> list[list[str]]:
+    """The cells behind a name in each table of a block of the study, one for each GPU or one for both."""
+    page = (ROOT / "studies/model/fit.md").read_text()
+    text = page.split(f"<!-- {block}:begin -->")[1].split("<!--")[0]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    return [cells[1:] for cells in lines if cells and cells[0] == row]
+
+
+def said_in(name: str) -> str:
+    return " ".join((ROOT / name).read_text().split())
+
+
+def test_other_pages_say_of_emulation_and_of_the_third_suite_what_the_study_says() -> None:
+    h200, h100 = cells_of("emulated", "judged")
+    other = [cells[3] for cells in cells_of("emulated-field", "judged")]
+    assert (
+        f"falls from {h200[2]} to {h200[3]}% on an H200 and from {h100[2]} to {h100[3]}% on an H100"
+    ) in said_in("docs/model.md")
+    assert (
+        f"{h200[3]} and {h100[3]}% on the kernels that its factor is for,"
+        f" {other[0]} and {other[1]}% on others"
+    ) in said_in("CHANGELOG.md")
+    ((h200_field,), (h100_field,)) = (cells_of(f"field-{gpu}", "the table") for gpu in ("h200", "h100"))
+    assert (
+        f"off by {h100_field[3]}% (H100) and {h200_field[3]}% (H200) where instructions bound the kernel,"
+        f" and by {h100_field[6]} and {h200_field[6]}% where memory does"
+    ) in said_in("docs/model.md")
