@@ -98,6 +98,10 @@ def test_other_pages_say_of_emulation_and_of_the_third_suite_what_the_study_says
         f"{h200[3]} and {h100[3]}% on the kernels that its factor is for,"
         f" {other[0]} and {other[1]}% on others"
     ) in said_in("CHANGELOG.md")
+    first, third = cells_of("uniformity", "H200")
+    assert (
+        f"of no use: {first[3]}% there on an H200, and {third[3]} in place of {third[2]}% on the third suite"
+    ) in said_in("docs/model.md")
     ((h200_field,), (h100_field,)) = (cells_of(f"field-{gpu}", "the table") for gpu in ("h200", "h100"))
     assert (
         f"off by {h100_field[3]}% (H100) and {h200_field[3]}% (H200) where instructions bound the kernel,"
