@@ -1,8 +1,8 @@
 """How large ptxbench is, by package: lines, modules, public names and dataclasses, as a table of Markdown.
 
     python benchmarks/code_size.py
-    git archive 0dc9bd62 ptxbench | tar -x -C /tmp/before
-    python benchmarks/code_size.py --before /tmp/before/ptxbench --write studies/method/size.md
+    mkdir before && git archive 0dc9bd62 ptxbench | tar -x -C before
+    python benchmarks/code_size.py --before before/ptxbench --write studies/method/size.md
 
 A public name is a function or class of a module whose name begins with no underscore. Lines of code are
 those that are not blank, not a comment and not in a docstring.

@@ -346,7 +346,7 @@ def _calibrated(path: Path, wanted: Callable[[str], bool], name: str) -> Atlas:
 
 
 def _with_refusals(rows: Sequence[TableRow], gpu: GpuInfo) -> Iterable[TableRow]:
-    """Return rows; of those that nobody measured, which nobody can measure, and why."""
+    """Return rows; one that nobody measured says why, where it cannot be measured."""
     catalogue = load_named(frozenset(row.instruction for row in rows if row.status is Status.NOT_REACHED))
     for row in rows:
         one = catalogue.get(row.instruction) if row.status is Status.NOT_REACHED else None

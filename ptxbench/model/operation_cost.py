@@ -24,7 +24,7 @@ from ptxbench.core.distributions import student_quantile
 from ptxbench.sensors.trace import Float64s
 from ptxbench.storage.operations_file import OperationRow
 
-# By how much a board is beside the mean of boards of its GPU, as a relative half-width that holds 95%:
+# By how much a board differs from the mean of boards of its GPU, as a relative half-width that holds 95%:
 # fitted and judged by `runners/join_operations.py repeat` (studies/boards/operations.md).
 BOARD_HALF = {"NVIDIA H100 80GB HBM3": 0.087, "NVIDIA H200": 0.036}
 _NEIGHBOURS = 12
