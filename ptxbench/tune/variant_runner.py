@@ -379,7 +379,7 @@ def require_flush(gpu: Gpu, l2: str, beside: str) -> None:
         ArgumentError: It is so.
     """
     if l2 == FLUSHED and not isinstance(gpu, FlushingGpu):
-        raise ArgumentError("l2", f"cannot be emptied on {gpu.info.name}; leave it at warm")
+        raise ArgumentError("l2", f"must be warm on {gpu.info.name}, whose L2 cannot be emptied")
     if l2 == FLUSHED and beside:
         raise ArgumentError(
             "l2", "flushed does not go with `beside`, whose calls find L2 warm; leave one out"

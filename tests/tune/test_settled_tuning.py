@@ -128,7 +128,7 @@ def test_what_emptying_l2_takes_is_taken_off(kernel: Kernel) -> None:
     assert long.power_w == pytest.approx(short.power_w, rel=0.01)
     assert long.energy_j == pytest.approx(long.power_w * long.steady_s)
     assert long.power_error_w > short.power_error_w
-    with pytest.raises(ArgumentError, match="l2 cannot be emptied on"):
+    with pytest.raises(ArgumentError, match="l2 must be warm on"):
         require_flush(SimulatedGpu(), "flushed", "")
     with pytest.raises(ArgumentError, match="does not go with `beside`"):
         require_flush(FlushingGpu(1e-3), "flushed", "cublas")
