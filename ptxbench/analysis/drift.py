@@ -38,10 +38,12 @@ from ptxbench.storage.schema import Role, TrialRecord
 
 # A trial is set aside where the others tell the level no better than this, or where its own power is more
 # probably that of no level that they allow than of one: it saw two.
+# What other values give: studies/method/detail.md, "Constants of the fit".
 _UNSURE = 0.003
 _WRONG = 0.5
 # After so long a pause the level may be any.
 _APART_S = 1.0
+# Fewer trials tell no levels; chosen (same section).
 _FEWEST = 20
 
 

@@ -21,7 +21,9 @@ from ptxbench.core.arrays import Bools, Floats, Indices
 
 # Noise of one trial, as a fraction of its power: the likeliest of these.
 _NOISES = (0.0005, 0.0008, 0.0012, 0.002, 0.0035, 0.006, 0.01)
-# Steps of the fit: to choose the noise, and with it.
+# Steps of the fit: to choose the noise, and with it; tries to begin again; largest change of a kernel's
+# logarithm that ends them. What other values of these and of the next ones give: studies/method/detail.md,
+# "Constants of the fit".
 _FIRST_STEPS = 8
 _STEPS = 15
 _TURNS = 10

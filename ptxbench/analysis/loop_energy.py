@@ -30,6 +30,8 @@ from ptxbench.storage.schema import PJ_PER_J, Role, TrialRecord
 _NO_EXPONENT = Figure(0.0, "every energy is stated at the clock that it was measured at")
 # The fits of drift and of the slope of power with temperature go in turns, until the slope stays.
 _TURNS = 4
+# Less than pieces of a run leave open of it, 0.019 to 0.046 (studies/method/detail.md, "Static power and
+# temperature"); half of it changes nothing where it was tried ("Constants of the fit").
 _SAME_SLOPE_W_PER_C = 0.01
 # Where trials of a kernel disagree the fewer are left out, and may be right, unless so many more count.
 _CLEAR_MAJORITY = 2

@@ -34,6 +34,7 @@ _OWN_CLOCK = 2e-3
 OTHER_CLOCK = 4e-3
 # A trial within which the clock went one step up for a while; without, a mean clock repeats to 0.1 MHz.
 _ABOVE = 1e-3
+# One trial shows no scatter.
 _LEAST = 2
 # The sleeping kernel fills the chip for all units of a run: its trials are measured under this name.
 STATIC_SUBJECT = "static"

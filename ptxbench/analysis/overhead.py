@@ -18,6 +18,7 @@ from ptxbench.storage.schema import Role
 
 OVERHEAD_ROLES = (Role.OVERHEAD, Role.OVERHEAD_2N)
 OVERHEAD_PREFIX = "overhead"
+# 64 bits of the hash: a run has hundreds of overhead loops.
 _DIGITS = 16
 # Labels are numbered through a module, so that one loop has other labels in another module.
 _LABEL = re.compile(r"`?\(?\.L_x?_?\w+\)?")

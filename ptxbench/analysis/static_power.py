@@ -26,6 +26,7 @@ _MIN_SPREAD_C = 2.0
 _READING_SD_C = 1 / math.sqrt(12)
 # What lies so far apart in time is of two sessions, where each has so many sleeping trials.
 _PAUSE_NS = 10_000_000_000
+# Chosen.
 _MIN_SLEEPING = 3
 # Sessions differ where chance would make them so less often than this.
 _CHANCE = 1e-3

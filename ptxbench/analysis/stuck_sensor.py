@@ -13,6 +13,7 @@ from ptxbench.storage.schema import TrialRecord
 # of 20,000 kernels on H100s and H200s (results/) one had three alike by chance.
 _FEWEST = 3
 _FEWEST_ALONE = 4
+# 1 mW, the last digit that NVML gives, of 1,000 W.
 _SAME = 1e-6
 # One whose readings stood still within the trial, too, is one more of them.
 _READ = (Status.OK, Status.SENSOR_IMPLAUSIBLE)

@@ -27,6 +27,7 @@ from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role, TrialRecord
 
 # Fewer trials, or temperatures that spread less, tell no slope.
+# Chosen; what other values give: studies/method/detail.md, "Constants of the fit".
 _FEWEST = 30
 _FEWEST_ASLEEP = 2
 _LEAST_SPREAD_C = 0.3

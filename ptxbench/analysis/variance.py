@@ -31,6 +31,7 @@ _MIN_KERNELS = 8
 _MAX_DEGREES = 30.0
 # A variance of zero has no logarithm: so small a fraction of the median counts as the least.
 _LEAST_VARIANCE = 1e-5
+# Steps end at a change of 1e-8: after 13 at most for values of 1e-6 to 1e6 (tried).
 _NEWTON_STEPS = 50
 # Slopes of a variance that is a fraction of the power squared: of a scatter that is the same at every power,
 # and of one that is in proportion to it.
