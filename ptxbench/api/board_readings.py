@@ -21,14 +21,12 @@ from ptxbench.energy.gate.source import judge_source
 from ptxbench.energy.gate.stuck import mark_stuck
 from ptxbench.energy.reading import EnergyReading, no_energy
 from ptxbench.energy.window import blur_s, context_s, counted, noise_w_of, unresolved, window_energy
-from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.base import LOST_CODES, SourceName
 from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.trace import NS_PER_S, Float64s, Int64s, KernelWindow, Series
 
 # Windows that follow each other this closely share a moment.
 _SAME_NS = 1_000_000
-# nvmlReturn_t of a GPU that is gone: GPU_IS_LOST and RESET_REQUIRED.
-_LOST_CODES = (15, 16)
 POLL_S = 0.005
 # Refreshes of an energy counter in which it makes two steps, though they do not come evenly.
 _STEPS_BESIDE = 2.3
@@ -446,7 +444,7 @@ def _alone(
 
 def _lost(series: Series, window: KernelWindow) -> str:
     """Return the message for a GPU that was lost, "" for one that answers."""
-    if not len(series) or int(series.code[-1]) not in _LOST_CODES:
+    if not len(series) or int(series.code[-1]) not in LOST_CODES:
         return ""
     good = series.good()
     last = (int(good.end_ns[-1]) - window.start_ns) / NS_PER_S if len(good) else 0.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from ptxbench.api.estimate_options import EstimateOptions, KernelOptions
 from ptxbench.api.table import Table, load_table
+from ptxbench.catalogue.occupancy import MAX_GRID, MAX_THREADS
 from ptxbench.core.bounds import whole_within, within
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import ArgumentError, InputError
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from ptxbench.model.estimate import Machine
     from ptxbench.model.terms import Terms
 
-_MAX_BLOCKS = 2**31 - 1
-_MAX_THREADS = 1024
 _MAX_TRIPS = 1e15
 # No GPU is known to run a kernel below a tenth of its highest clock; NVML's clocks are whole MHz.
 _SLOWEST = 0.1
@@ -368,8 +367,8 @@ def require_shape(
         raise InputError("give a kernel: a PTX or cubin file, or a part of its name with ncu")
     if grid is None or block is None:
         raise InputError("give the launch's shape with grid (blocks) and block (threads), or counts with ncu")
-    _product("grid", grid, _MAX_BLOCKS)
-    _product("block", block, _MAX_THREADS)
+    _product("grid", grid, MAX_GRID[0])
+    _product("block", block, MAX_THREADS)
 
 
 def _product(name: str, sizes: int | Sequence[int], most: int) -> int:

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ptxbench.core.status import Status
-from ptxbench.storage.schema import TableRow, TrialRecord
-
-_J_PER_PJ = 1e-12
+from ptxbench.storage.schema import J_PER_PJ, TableRow, TrialRecord
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Measurement:
     @property
     def energy_j(self) -> float:
         """Energy of one execution, J (`energy_pj`)."""
-        return self.energy_pj * _J_PER_PJ
+        return self.energy_pj * J_PER_PJ
 
     @property
     def half_width_pj(self) -> float:

@@ -12,12 +12,12 @@ from contextlib import suppress
 from types import FrameType
 
 from ptxbench.core.closing import Closing
+from ptxbench.core.exit_code import NOT_EXECUTABLE, NOT_FOUND, shell_code
 
 _FORWARDED = (
     *(signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT),
     *(signal.SIGTSTP, signal.SIGCONT),
 )
-_NOT_FOUND, _NOT_EXECUTABLE, _SIGNALLED = 127, 126, 128
 # By when a signal that went to the whole group has ended the bystander, too: on a busy machine, as well.
 _GROUP_S, _LOOK_S = 0.2, 0.001
 # It ends with a line, or where the one who would write it is gone.
@@ -156,11 +156,10 @@ def run_child(words: Sequence[str], environment: Mapping[str, str], last_words: 
         try:
             child = subprocess.Popen(list(words), env=dict(environment))
         except OSError as error:
-            code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
             raise CommandNotRunError(f"cannot run {words[0] or repr('')}: {error.strerror}", code) from error
         forwarding.to(child)
-        code = child.wait()
-    return code if code >= 0 else _SIGNALLED - code
+        return shell_code(child.wait())
 
 
 def _stop() -> None:

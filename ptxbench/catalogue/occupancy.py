@@ -9,13 +9,15 @@ import math
 from dataclasses import dataclass
 
 from ptxbench.catalogue.architecture import SmFacts
-from ptxbench.core.threads import SM_REGISTERS, SUB_PARTITIONS, WARP
+from ptxbench.core.threads import LINE_BYTES, SM_REGISTERS, SUB_PARTITIONS, WARP
 
+# Of a block and of a thread, of every GPU (CUDA C++ Programming Guide, "Compute Capabilities").
 MAX_THREADS = 1024
 MAX_REGISTERS = 255
+# The guide's limits of a grid, x, y, z.
+MAX_GRID = (2**31 - 1, 65535, 65535)
 # Registers are handed out to a warp in units of this.
 _REGISTER_UNIT = 256
-_LINE_BYTES = 128
 # What shared memory may take of L1, KiB; a capability has those up to its shared memory (CUDA C++ Programming
 # Guide, "Compute Capabilities").
 _CARVED_KIB = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
@@ -97,7 +99,7 @@ def lines_of_a_block(sm: SmFacts, needs: BlockNeeds, blocks: int, sms: int = 0) 
     own = needs.shared_bytes + sm.shared_reserved_bytes if needs.shared_bytes else 0
     sizes = (kib << 10 for kib in _CARVED_KIB if kib << 10 <= sm.shared_bytes)
     carved = next((size for size in sizes if size >= resident * own), sm.shared_bytes)
-    return max((sm.l1_bytes - carved) // _LINE_BYTES // resident, 1)
+    return max((sm.l1_bytes - carved) // LINE_BYTES // resident, 1)
 
 
 @dataclass(frozen=True)

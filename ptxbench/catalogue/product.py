@@ -50,6 +50,11 @@ def clock_exponent(product: str, kind: str) -> ClockExponent | None:
     return None if found is None else ClockExponent(**found)
 
 
+def board_halves() -> dict[str, float]:
+    """Return how far a board may be from the mean of its product: relative half-width at 95%, by product."""
+    return {name: facts["board_half"] for name, facts in _products().items() if "board_half" in facts}
+
+
 def _known(asked: float, product: str, fact: str) -> float:
     return _products().get(product, {}).get(fact, math.nan) if math.isnan(asked) else asked
 

@@ -14,6 +14,7 @@ from ptxbench.cli.clocks_ridge import ridge
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllowSettings, JsonOptions
 from ptxbench.cli.output import print_json, print_table, say
+from ptxbench.core.exit_code import NOT_FOUND, shell_code
 from ptxbench.core.gpu_settings import GpuSettings, SettingChoices
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json
@@ -22,8 +23,6 @@ from ptxbench.storage.codec import encode
 if TYPE_CHECKING:
     from ptxbench.sensors.nvml import SettableDevice
 
-_NOT_FOUND = 127
-_SIGNALLED = 128
 _CLOCK = (1, 100_000)
 
 
@@ -138,14 +137,13 @@ def _exit_code(words: Sequence[str]) -> int:
         process = subprocess.Popen(words)
     except OSError as error:
         say(f"cannot run {words[0]}: {error.strerror}")
-        return _NOT_FOUND
+        return NOT_FOUND
     try:
-        code = process.wait()
+        return shell_code(process.wait())
     except BaseException:
         process.terminate()
         process.wait()
         raise
-    return code if code >= 0 else _SIGNALLED - code
 
 
 def open_device(which: int | str) -> SettableDevice:

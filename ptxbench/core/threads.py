@@ -10,3 +10,7 @@ ISSUED_PER_CYCLE = 4
 SUB_PARTITIONS = ISSUED_PER_CYCLE
 # What an SM holds at once, of the largest compute capabilities (same guide, "Compute Capabilities").
 SM_THREADS, SM_BLOCKS, SM_REGISTERS = 2048, 32, 65536
+# What caches move at once, a sector; a line has four. A coalesced access of a warp moves a line.
+SECTOR_BYTES, LINE_BYTES = 32, 128
+# Shared memory serves a word of each bank a cycle (CUDA C++ Programming Guide, "Shared Memory").
+BANKS, BANK_BYTES = 32, 4

@@ -18,13 +18,13 @@ from types import FrameType
 from typing import Protocol
 
 from ptxbench.core.errors import GpuError, InputError
+from ptxbench.core.exit_code import SIGNALLED
 from ptxbench.core.gpu_settings import GpuSettings, LocksMissingError, SettingChoices
 from ptxbench.storage.settings_journal import SettingsHeldError, SettingsJournal, SettingsNote
 
 Say = Callable[[str], None]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_SIGNALLED = 128
 
 
 class SettableGpu(Protocol):
@@ -328,7 +328,7 @@ def _stopped_by_signals() -> Iterator[Callable[[], _Deferred]]:
     old = {n: handler for n in _SIGNALS if (handler := signal.getsignal(n)) is not signal.SIG_IGN}
 
     def stop(number: int, _: FrameType | None) -> None:
-        raise SystemExit(_SIGNALLED + number)
+        raise SystemExit(SIGNALLED + number)
 
     for number in set(old) - {signal.SIGINT}:
         signal.signal(number, stop)

@@ -29,7 +29,7 @@ from ptxbench.core.errors import (
 )
 from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.target import find_target
-from ptxbench.core.threads import WARP
+from ptxbench.core.threads import LINE_BYTES, WARP
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.built_kernels import BuiltKernels
@@ -45,11 +45,12 @@ from ptxbench.experiment.roofline.measure import (
 )
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import RecordedKernel, recorded_kernel
+from ptxbench.experiment.trial import FIRST_ITERATIONS, GUESS_S, MAX_GUESSES
 from ptxbench.model.atlas import Atlas, open_atlas, open_shipped
 from ptxbench.model.calibration import Calibration, fit_calibration, write_calibration
 from ptxbench.model.fit_kernel import FitKernel
 from ptxbench.model.terms import Terms
-from ptxbench.model.work import LINE_BYTES, Access, KernelWork, Level
+from ptxbench.model.work import Access, KernelWork, Level
 from ptxbench.sass.loop_counts import OpcodeCounts
 from ptxbench.sass.loop_counts import loop_counts as counts_of_modules
 from ptxbench.sass.module import Module, build_module
@@ -93,9 +94,6 @@ _STREAMS = {
     "l1": ((0.25, 1.0), (0.25, 0.5)),
     "shared": ((0.25, 1.0), (0.25, 0.5)),
 }
-_FIRST_ITERATIONS = 40
-_GUESS_S = 0.005
-_MAX_GUESSES = 6
 # Terms that are calibrated where a table has none.
 _TERMS_ELSEWHERE = "h100"
 
@@ -375,15 +373,15 @@ class _Bench(KernelRunner):
 
     def _lasting(self, launch: Launch) -> Launch:
         """Return a launch with the passes that fill the window; the first one loads the code."""
-        launch = replace(launch, iterations=_FIRST_ITERATIONS)
+        launch = replace(launch, iterations=FIRST_ITERATIONS)
         self._gpu.time_s(launch)
-        for _ in range(_MAX_GUESSES):
+        for _ in range(MAX_GUESSES):
             elapsed_s = self._gpu.time_s(launch)
             if not elapsed_s > 0:
                 raise LaunchError(f"{launch.trial_id} took no time")
-            if elapsed_s >= _GUESS_S:
+            if elapsed_s >= GUESS_S:
                 break
-            more = math.ceil(2 * _GUESS_S / elapsed_s * launch.iterations)
+            more = math.ceil(2 * GUESS_S / elapsed_s * launch.iterations)
             launch = replace(launch, iterations=min(more, MAX_ITERATIONS))
         passes = round(launch.iterations * self.window_s / elapsed_s)
         return replace(launch, iterations=max(1, min(passes, MAX_ITERATIONS)))

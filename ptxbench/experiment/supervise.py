@@ -22,6 +22,7 @@ from time import monotonic
 from typing import IO
 
 from ptxbench.core.errors import GpuError, InputError
+from ptxbench.core.exit_code import SIGNALLED, shell_code
 from ptxbench.core.option import words_of
 from ptxbench.core.progress_pipe import VARIABLE, inherited_pipe, parse
 from ptxbench.storage.file_errors import read_bytes
@@ -35,8 +36,6 @@ _LOOK_S = 0.2
 _GRACE_S = 10.0
 # By when a Ctrl-C of the terminal has ended a process that it reached by itself.
 _TERMINAL_S = 1.0
-# Exit codes of shells: this plus the number of the signal that ended a process.
-_BY_SIGNAL = 128
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ class Outcome:
     @property
     def shell_code(self) -> int:
         """The exit code that a shell gives it."""
-        return self.code if self.code >= 0 else _BY_SIGNAL - self.code
+        return shell_code(self.code)
 
     def require_done(self) -> None:
         """Refuse an end that leaves nothing to read; some rows may not be valid (exit code 1).
@@ -341,7 +340,7 @@ def _started(command: Sequence[str], **options: object) -> subprocess.Popen[byte
     def bind() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it died before
-            os._exit(_BY_SIGNAL + signal.SIGTERM)
+            os._exit(SIGNALLED + signal.SIGTERM)
 
     return subprocess.Popen(command, preexec_fn=bind, **options)  # type: ignore[call-overload, no-any-return]
 

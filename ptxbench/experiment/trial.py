@@ -21,10 +21,10 @@ from ptxbench.storage.schema import Role, TrialRecord
 # A first guess that takes a fraction of a second at most on any GPU, also where an SM runs many blocks; what
 # later ones aim at, and what one to rely on takes at least: a launch of an H200 takes 0.1 ms beside its loop.
 # The first is never relied on: the driver may load the kernel's code within it, for up to 0.1 s.
-_FIRST_ITERATIONS = 40
-_GUESS_S = 0.005
+FIRST_ITERATIONS = 40
+GUESS_S = 0.005
 _LEAST_GUESS_S = 0.003
-_MAX_GUESSES = 6
+MAX_GUESSES = 6
 # Number of the launches that are compared with the reference: none of a calibration's, which are below 0 too.
 _CHECK = -1_000_000
 _DIED = "the process ended while this kernel ran"
@@ -142,9 +142,9 @@ class Runner:
         Raises:
             LaunchError: The kernel did not run.
         """
-        kernel = replace(kernel, iterations=kernel.iterations or _FIRST_ITERATIONS)
+        kernel = replace(kernel, iterations=kernel.iterations or FIRST_ITERATIONS)
         turns = ceil(kernel.grid / self.gpu.info.sm_count)
-        for guess in range(1, _MAX_GUESSES + 1):
+        for guess in range(1, MAX_GUESSES + 1):
             record = self.trial(kernel, -first - guess)
             if record.elapsed_s != record.elapsed_s or record.elapsed_s <= 0:
                 raise LaunchError(record.reason or "the kernel took no time")
@@ -152,7 +152,7 @@ class Runner:
             per_pass_s = busy_s / record.iterations
             if guess > 1 and busy_s >= _LEAST_GUESS_S:
                 break
-            kernel = replace(kernel, iterations=min(int(_GUESS_S / per_pass_s) + 1, MAX_ITERATIONS))
+            kernel = replace(kernel, iterations=min(int(GUESS_S / per_pass_s) + 1, MAX_ITERATIONS))
         return kernel.lasting(window_s, per_pass_s)
 
     def _warm_up(self, launch: Launch, warm_for: str) -> None:

@@ -27,8 +27,8 @@ _MIN_RAIL_POWER_W = -2.0
 # A rail that falls as much where the others rise carries its current the other way.
 _MIN_OPPOSED = 0.5
 _MAX_OUTSIDE = 0.001
-_MAX_TORN = 0.05
-_MAX_BACKWARDS = 0.01
+MAX_TORN = 0.05
+MAX_BACKWARDS = 0.01
 _MIN_ROWS = 20
 # 2001-09-09 to 2096-10-02: no monotonic clock counts that far.
 _EPOCH_NS = (10**18, 4 * 10**18)
@@ -161,7 +161,7 @@ class CaptureRows:
         power_w = np.frombuffer(self._power_w, dtype=np.float64)
         settled = settle(time_ns) if settle is not None else ()
         doubts = tuple(note for sums in self._sums for note in sums.notes(self._path))
-        _require_few(self._path, self._torn, self._rows, _MAX_TORN, "are torn or hold no number")
+        _require_few(self._path, self._torn, self._rows, MAX_TORN, "are torn or hold no number")
         if len(time_ns) < _MIN_ROWS:
             raise InputError(
                 f"{self._path}: {len(time_ns)} usable rows are too few; a capture needs {_MIN_ROWS}"
@@ -169,7 +169,7 @@ class CaptureRows:
         kept = _drop_backwards(time_ns, power_w)
         backwards = len(time_ns) - kept
         _require_few(
-            self._path, backwards, self._rows, _MAX_BACKWARDS, "go back in time; sort the file or split it"
+            self._path, backwards, self._rows, MAX_BACKWARDS, "go back in time; sort the file or split it"
         )
         count = _merge_repeats(time_ns[:kept], power_w[:kept])
         if count < _MIN_ROWS:

@@ -44,6 +44,7 @@ from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import ByteEnergy, TensorEnergy, Terms, TimeTerms
 from ptxbench.model.work import Access, Activity, Level
 from ptxbench.storage.document import read_document, write_document
+from ptxbench.storage.schema import J_PER_PJ
 
 FILE = "calibration.json"
 OPCODES, ACTIVE = "opcodes", "active chip"
@@ -59,7 +60,6 @@ GROUPS: Mapping[Level | Access, str] = {
     Level.DRAM: DRAM,
     Access.L2_MISS: DRAM,
 }
-_PICO = 1e-12
 _FACTOR_PRIOR = 10.0
 _ACTIVE_PRIOR_W = 30.0
 # Where each tensor opcode runs at one clock, whatever the SMs, nothing tells gamma from its energy.
@@ -270,7 +270,7 @@ def _features(kernel: FitKernel, opcode_energies: OpcodeEnergies, unit: Terms) -
     for opcode, n in kernel.work.opcodes:
         if macs := multiply_adds(opcode):
             kind = tensor_kind(opcode)
-            found[f"{kind} {kernel.pattern}"] += n * macs * _of(energies[kind], kernel.pattern) * _PICO
+            found[f"{kind} {kernel.pattern}"] += n * macs * _of(energies[kind], kernel.pattern) * J_PER_PJ
     found[ACTIVE] = kernel.work.time_s
     return {name: joules for name, joules in found.items() if joules}
 

@@ -18,7 +18,7 @@ from ptxbench.core.demangle import short_names
 from ptxbench.core.errors import ArgumentError, InputError, RefusedModuleError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.target import digits
-from ptxbench.core.threads import WARP
+from ptxbench.core.threads import LINE_BYTES, WARP
 from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas
 from ptxbench.model.executed import Counts, Executed, Placed, executions
@@ -26,7 +26,7 @@ from ptxbench.model.inputs import slack_of
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.throughput import dram_time_s, modelled_time_s, moved_time_s
 from ptxbench.model.traffic import UNKNOWN_BYTES, Caches, GivenBytes, Traffic, traffic_of
-from ptxbench.model.work import LINE_BYTES, KernelWork, Level
+from ptxbench.model.work import KernelWork, Level
 from ptxbench.sass.listing import disassemble, entry_names, parse_listing, source_lines
 from ptxbench.sass.program import SassKernel
 from ptxbench.sass.resources import kernel_resources

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.core.threads import WARP
+from ptxbench.core.threads import LINE_BYTES, SECTOR_BYTES, WARP
 from ptxbench.emulator.sass.activity import words_read, words_written
 from ptxbench.emulator.sass.launch import Emulated
 from ptxbench.emulator.sass.tally import Tally
 from ptxbench.model.ncu import lanes_of
 from ptxbench.model.opcodes import OpcodeClass, opcode_class, width_bytes
 from ptxbench.model.traffic import Asked, by_level, wavefronts
-from ptxbench.model.work import LINE_BYTES, Activity, KernelWork
+from ptxbench.model.work import Activity, KernelWork
 from ptxbench.sass.program import SassInstruction
 
-_SECTOR_BYTES = 32
 _REMOTE = (OpcodeClass.GLOBAL, OpcodeClass.ATOMIC, OpcodeClass.COPY)
 _WRITES = ("ST", "RED", "ATOM")
 # Less than this in common is taken for none.
@@ -68,7 +67,7 @@ def work_of(name: str, found: Emulated, array_bytes: float, l2_size: float) -> E
     lanes = lanes_of(warps, {opcode: threads.get(opcode, 0.0) for opcode in warps})
     idle = {opcode: WARP * n - lanes[opcode] for opcode, n in warps.items()}
     asked = _asked(found)
-    missed_bytes = found.scale * float(found.tallies[Tally.MISSED].sum()) * _SECTOR_BYTES
+    missed_bytes = found.scale * float(found.tallies[Tally.MISSED].sum()) * SECTOR_BYTES
     read_bytes = min(missed_bytes, asked.read_bytes)
     read, written = (_distinct(found, by_block, by_any) for by_block, by_any in _FIRSTS)
     data_bytes = min(max(read, written, min(read + written, array_bytes)), array_bytes)
@@ -158,10 +157,10 @@ def _asked(found: Emulated) -> Asked:
             continue
         asked.wavefronts += requests * wavefronts(lines / requests, width_bytes(one.opcode))
         if one.base.startswith(_WRITES):
-            asked.written_bytes += sectors * _SECTOR_BYTES
+            asked.written_bytes += sectors * SECTOR_BYTES
             asked.written_lines += lines
         else:
-            asked.read_bytes += sectors * _SECTOR_BYTES
+            asked.read_bytes += sectors * SECTOR_BYTES
             asked.read_lines += lines
     return asked
 
@@ -174,7 +173,7 @@ def _distinct(found: Emulated, by_block: Tally, by_any: Tally) -> float:
         _among_all(float(own) / count, float(together), count, found.scale * count)
         for own, together in firsts
     )
-    return _SECTOR_BYTES * sum(sectors)
+    return SECTOR_BYTES * sum(sectors)
 
 
 def _among_all(each: float, together: float, count: int, blocks: float) -> float:

@@ -26,8 +26,8 @@ from ptxbench.model.tensor import multiply_adds, operand_bits, tensor_kind
 from ptxbench.model.terms import ByteEnergy, CountedSpread, TensorEnergy, Terms
 from ptxbench.model.work import OFF_CLOCK, Activity, KernelWork, Level
 from ptxbench.model.zeros import shipped_ratios
+from ptxbench.storage.schema import J_PER_PJ
 
-_PICO = 1e-12
 ACTIVE, STATIC = "active chip", "static"
 _WHAT = {False: "the power law", True: "the voltage curve"}
 # Kinds on one GPU differ by so much in energy a multiply-add and bit of an operand (H200: 0.08 to 0.32 pJ).
@@ -403,11 +403,11 @@ def _dynamic_energy(work: KernelWork, machine: Machine, activity: Activity) -> _
     for level, count in work.bytes_moved:
         byte = _byte_energy(level, machine, activity)
         if byte is not None and count:
-            parts[level].energy_j += count * byte.energy_pj * _PICO
-            parts[level].variance_j2 += (count * byte.error_pj * _PICO) ** 2
-            parts[level].fitted_error_j += _fitted_error(level, machine) * count * byte.energy_pj * _PICO
+            parts[level].energy_j += count * byte.energy_pj * J_PER_PJ
+            parts[level].variance_j2 += (count * byte.error_pj * J_PER_PJ) ** 2
+            parts[level].fitted_error_j += _fitted_error(level, machine) * count * byte.energy_pj * J_PER_PJ
     for one in machine.terms.accesses_pj:
-        joules = work.count(one.access) * one.energy_pj * _PICO
+        joules = work.count(one.access) * one.energy_pj * J_PER_PJ
         if joules:
             parts[one.access].energy_j += joules
             parts[one.access].fitted_error_j += one.error * joules
@@ -434,7 +434,7 @@ def _of_opcodes(
         energy = _energy_of(opcode, fitted, opcode_energies, activity)
         # A warp's lanes that take no part cost what a warp costs whatever its lanes do.
         count = lanes + (opcode_energies.warp_share(opcode) * idle[opcode] if opcode in idle else 0.0)
-        yield opcode, lanes, energy, count * energy.energy_pj * _PICO, count * energy.error_pj * _PICO
+        yield opcode, lanes, energy, count * energy.energy_pj * J_PER_PJ, count * energy.error_pj * J_PER_PJ
 
 
 def _part(name: str, part: _Sum, scale: float) -> Part:

@@ -20,13 +20,12 @@ from statistics import fmean
 import numpy as np
 
 from ptxbench.catalogue.operations import Operation
+from ptxbench.catalogue.product import board_halves
 from ptxbench.core.distributions import student_quantile
 from ptxbench.sensors.trace import Float64s
 from ptxbench.storage.operations_file import OperationRow
 
-# By how much a board differs from the mean of boards of its GPU, as a relative half-width that holds 95%:
-# fitted and judged by `runners/join_operations.py repeat` (studies/boards/operations.md).
-BOARD_HALF = {"NVIDIA H100 80GB HBM3": 0.087, "NVIDIA H200": 0.036}
+BOARD_HALF = board_halves()
 _NEIGHBOURS = 12
 _LEAST_ROWS = 5
 # Distance, in powers of two, within which a neighbour counts about fully.

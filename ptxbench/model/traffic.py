@@ -14,13 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from ptxbench.core.threads import WARP
+from ptxbench.core.threads import BANK_BYTES, BANKS, LINE_BYTES, SECTOR_BYTES, WARP
 from ptxbench.core.wrap import first_of
 from ptxbench.model.addresses import Launch, MemoryAccess
-from ptxbench.model.work import LINE_BYTES, Access, Level
+from ptxbench.model.work import Access, Level
 
-_SECTOR_BYTES = 32
-_BANKS, _BANK_BYTES = 32, 4
 _FABRIC = 0.5
 _MISSES_A_LINE = 2
 # What is not known of at most this share of the accesses is taken to be like the rest.
@@ -235,19 +233,19 @@ def _ask(raw: Asked, one: MemoryAccess, warps: float) -> float:
         # The driver lays the stacks of a warp's threads side by side.
         lanes = np.arange(WARP) * width
     if lanes is None:
-        sectors, lines = WARP * math.ceil(width / _SECTOR_BYTES), WARP
+        sectors, lines = WARP * math.ceil(width / SECTOR_BYTES), WARP
     else:
         starts = lanes + one.offset % LINE_BYTES
-        sectors = _parts(starts, width, _SECTOR_BYTES)
+        sectors = _parts(starts, width, SECTOR_BYTES)
         lines = _parts(starts, width, LINE_BYTES)
     raw.wavefronts += warps * wavefronts(lines, width)
     if one.stores:
-        raw.written_bytes += warps * sectors * _SECTOR_BYTES
+        raw.written_bytes += warps * sectors * SECTOR_BYTES
         raw.written_lines += warps * lines
     else:
-        raw.read_bytes += warps * sectors * _SECTOR_BYTES
+        raw.read_bytes += warps * sectors * SECTOR_BYTES
         raw.read_lines += warps * lines
-    return warps * sectors * _SECTOR_BYTES
+    return warps * sectors * SECTOR_BYTES
 
 
 def _parts(starts: np.ndarray, width: int, size: int) -> int:
@@ -259,8 +257,8 @@ def _bank_passes(one: MemoryAccess) -> int:
     """Return how often shared memory is read for one warp: the words of a bank go one after the other."""
     if one.lanes is None:
         return math.ceil(WARP * one.width / LINE_BYTES)
-    words = one.lanes[:, None] // _BANK_BYTES + np.arange(max(one.width // _BANK_BYTES, 1))
-    return int(np.bincount(np.unique(words) % _BANKS).max())
+    words = one.lanes[:, None] // BANK_BYTES + np.arange(max(one.width // BANK_BYTES, 1))
+    return int(np.bincount(np.unique(words) % BANKS).max())
 
 
 def _read_past_l1(
@@ -312,7 +310,7 @@ class _Footprints:
         if len(apart) <= 1:
             steps += [(step, float(len(np.unique(one.lanes)))) for step in apart]
         else:
-            size = _parts(one.lanes, one.width, _SECTOR_BYTES) * _SECTOR_BYTES
+            size = _parts(one.lanes, one.width, SECTOR_BYTES) * SECTOR_BYTES
         return size, tuple(sorted((abs(step), n) for step, n in steps if step and n > 1))
 
 
@@ -353,6 +351,6 @@ def _extent(size: int, dims: _Dims) -> tuple[float, float]:
             chunk += step * (n - 1)
             touched = chunk
         else:
-            touched = (max(touched, _SECTOR_BYTES) if dense else touched) * n
+            touched = (max(touched, SECTOR_BYTES) if dense else touched) * n
             dense = False
     return touched, chunk

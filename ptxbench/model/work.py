@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from ptxbench.core.threads import LINE_BYTES
 from ptxbench.model.opcodes import BYTE, OpcodeClass, opcode_class
 
 
@@ -43,8 +44,6 @@ class Access(StrEnum):
     L2_MISS = "L2 misses"
 
 
-# What a coalesced access moves at once: a line.
-LINE_BYTES = 128
 _LEVELS = {
     Access.L1_WAVEFRONT: Level.L1,
     Access.L2_REQUEST: Level.L2,

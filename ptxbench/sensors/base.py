@@ -11,7 +11,11 @@ from typing import Any, Protocol
 
 from ptxbench.core.plugins import plugin_names
 
+# nvmlReturn_t: an error that says no more, and those of a GPU that is gone (GPU_IS_LOST, RESET_REQUIRED).
 UNKNOWN_CODE = 999
+LOST_CODES = (15, 16)
+# Compute capabilities, times ten, from which on or for which alone power sources are documented otherwise.
+GA100, HOPPER = 80, 90
 
 
 def further_sources(

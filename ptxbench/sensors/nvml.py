@@ -16,7 +16,7 @@ from typing import Any
 
 from ptxbench.core.errors import GpuError
 from ptxbench.core.gpu_settings import ClockChoice, GpuSettings, LocksMissingError, SettingChoices
-from ptxbench.sensors.base import POWER_SOURCES, Reader, SourceName
+from ptxbench.sensors.base import LOST_CODES, POWER_SOURCES, Reader, SourceName
 from ptxbench.sensors.core_voltage import core_voltage_mv
 from ptxbench.sensors.kernel_run import Telemetry
 from ptxbench.sensors.meters.live import is_named
@@ -53,14 +53,14 @@ _CURES = {
     18: "the driver was updated while it was loaded: restart the machine",
 }
 _NO_PERMISSION = 4
-_LOST_CODES = (15, 16)
 # Not supported, no permission, no such function: asking again changes nothing.
 _NO_QUERY = 13
 # What NVML says of a function that the board, or the driver, does not have.
 _MISSING_CODES = (3, 13)
 _LOCK_SM, _LOCK_MEMORY = "nvmlDeviceSetGpuLockedClocks", "nvmlDeviceSetMemoryLockedClocks"
 _UNLOCK_SM, _UNLOCK_MEMORY = "nvmlDeviceResetGpuLockedClocks", "nvmlDeviceResetMemoryLockedClocks"
-_LASTING_CODES = {3, 4, _NO_QUERY}
+_LASTING_CODES = {*_MISSING_CODES, _NO_PERMISSION}
+# A failed read or two must not lose a source; chosen.
 _OPENING_READS = 3
 
 
@@ -364,7 +364,7 @@ class NvmlDevice:
         try:
             return query(self._handle, *arguments)
         except self._nvml.NVMLError as error:
-            if error.value in _LOST_CODES:
+            if error.value in LOST_CODES:
                 raise _gpu_error(f"{self.title} stopped answering", error) from error
             self._refused[function] = error.value
             return default

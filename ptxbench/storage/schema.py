@@ -16,6 +16,7 @@ from ptxbench.storage.codec import formerly
 
 PJ_PER_NJ = 1000.0
 PJ_PER_J = 1e12
+J_PER_PJ = 1e-12
 # What the reason of a row says whose loops ran at unlike clocks, or at another than its energy is stated at.
 OVERHEAD_AT = "its overhead loop at"
 COUNTS_AS_AT = "and count as at"

@@ -11,13 +11,14 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.core.threads import LINE_BYTES
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.clocks.law import VoltageLaw
 from ptxbench.model.code_spread import widened
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies, OpcodeEnergy
 from ptxbench.model.terms import Terms
-from ptxbench.model.work import LINE_BYTES, Access, Activity, KernelWork, Level
+from ptxbench.model.work import Access, Activity, KernelWork, Level
 from ptxbench.tune.candidate import DEFAULT_SETTINGS
 from ptxbench.tune.estimate import Work
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ptxbench.catalogue.architecture import sm_facts
-from ptxbench.catalogue.occupancy import BlockNeeds, blocks_per_sm
+from ptxbench.catalogue.occupancy import MAX_GRID, MAX_THREADS, BlockNeeds, blocks_per_sm
 from ptxbench.core.cubin import Cubin
 from ptxbench.core.demangle import demangled
 from ptxbench.core.errors import EndlessSourceError, InputError, LaunchError, RefusedModuleError
@@ -58,9 +58,8 @@ from ptxbench.tune.spec import (
 from ptxbench.tune.trial import Trial
 from ptxbench.tune.tunable_kernel import Point, Prediction
 
-_MAX_GRID = (2**31 - 1, 65535, 65535)
-_MAX_BLOCK = (1024, 1024, 64)
-_MAX_THREADS = 1024
+# CUDA C++ Programming Guide, "Compute Capabilities".
+_MAX_BLOCK = (MAX_THREADS, MAX_THREADS, 64)
 _OTHER_LOOPS = "default"
 _KEY_DIGITS = 16
 _WHOLE = ("int", "unsigned int", "long", "unsigned long", "long long", "unsigned long long")
@@ -462,10 +461,10 @@ def _sizes(shape: Shape, values: Mapping[str, Value]) -> Sizes:
         tuple(one.whole(values, 1) for one in sizes) + (1,) * (3 - len(sizes))
         for sizes in (shape.grid, shape.block)
     )
-    if any(size > most for size, most in zip((*grid, *block), (*_MAX_GRID, *_MAX_BLOCK), strict=True)):
+    if any(size > most for size, most in zip((*grid, *block), (*MAX_GRID, *_MAX_BLOCK), strict=True)):
         raise InputError(f"a grid of {grid} or blocks of {block} are beyond what CUDA launches")
-    if math.prod(block) > _MAX_THREADS:
-        raise InputError(f"{math.prod(block)} threads a block are over {_MAX_THREADS}")
+    if math.prod(block) > MAX_THREADS:
+        raise InputError(f"{math.prod(block)} threads a block are over {MAX_THREADS}")
     return Sizes(grid, block, shape.shared_bytes.whole(values))  # type: ignore[arg-type]
 
 

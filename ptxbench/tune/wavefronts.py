@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ptxbench.core.threads import WARP
-from ptxbench.model.work import LINE_BYTES
+from ptxbench.core.threads import BANK_BYTES, BANKS, LINE_BYTES, WARP
 from ptxbench.tune.variant import DType, Op, Stripe, Variant
 
-_BANKS = 32
-_WORD = 4
-WAVEFRONT_BYTES = _BANKS * _WORD
+WAVEFRONT_BYTES = BANKS * BANK_BYTES
 _ROW = 16
 
 
@@ -72,10 +69,10 @@ def wavefronts(addresses: Iterable[int], size: int) -> int:
         addresses: First byte of each lane.
         size: Bytes of each lane.
     """
-    words = {at // _WORD + n for at in addresses for n in range(-(-size // _WORD))}
-    per_bank = [0] * _BANKS
+    words = {at // BANK_BYTES + n for at in addresses for n in range(-(-size // BANK_BYTES))}
+    per_bank = [0] * BANKS
     for word in words:
-        per_bank[word % _BANKS] += 1
+        per_bank[word % BANKS] += 1
     return max(per_bank)
 
 

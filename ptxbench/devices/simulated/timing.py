@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ptxbench.catalogue.occupancy import MAX_THREADS
 from ptxbench.core.threads import WARP
 from ptxbench.devices.simulated.ground_truth import issue_cycles, latency_cycles, loop_energy_pj
 from ptxbench.devices.simulated.physics import Phase
@@ -12,7 +13,6 @@ from ptxbench.devices.simulated.profile import Profile
 from ptxbench.sass.program import Loop
 
 _REGISTER_UNIT = 8
-_MAX_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def resident_blocks(registers: int, threads: int, profile: Profile, shared_bytes
         profile: The GPU.
         shared_bytes: Shared memory a block.
     """
-    if not 1 <= threads <= _MAX_BLOCK:
+    if not 1 <= threads <= MAX_THREADS:
         return 0
     chip = profile.chip
     # An SM hands out threads by the warp, and registers by eight to each of a warp's threads.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.catalogue.occupancy import BlockNeeds, lines_of_a_block
 from ptxbench.core.errors import InputError
-from ptxbench.core.threads import WARP
+from ptxbench.core.threads import SECTOR_BYTES, WARP
 from ptxbench.emulator.sass.code import Code
 from ptxbench.emulator.sass.machine import Machine, OnProgress, Sample
 from ptxbench.emulator.sass.memory import Memory
@@ -32,7 +32,7 @@ _OLDEST, _NEWEST = 80, 90
 _MOST_LANES = 2048
 _MOST_BLOCKS = 8
 # Sectors of global memory, of all blocks together, of which it is kept whether they were touched.
-_SECTOR_BYTES, _MOST_KEPT = 32, 1 << 28
+_MOST_KEPT = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def chosen_blocks(launch: Launch, wanted: int = 0) -> tuple[Dims, ...]:
         wanted: How many; 0: as many as are quick, and whose accesses of large arrays can be kept.
     """
     whole, threads = math.prod(launch.grid), math.prod(launch.block)
-    sectors = sum(one.nbytes for one in launch.arguments if isinstance(one, np.ndarray)) // _SECTOR_BYTES
+    sectors = sum(one.nbytes for one in launch.arguments if isinstance(one, np.ndarray)) // SECTOR_BYTES
     quick = min(_MOST_LANES // threads, _MOST_BLOCKS, _MOST_KEPT // max(sectors, 1))
     count = min(wanted or max(1, quick), whole)
     x, y, _ = launch.grid

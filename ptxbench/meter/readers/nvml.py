@@ -11,6 +11,7 @@ import numpy as np
 from ptxbench.core.errors import InputError
 from ptxbench.core.numbers import POINT
 from ptxbench.core.printable import printable
+from ptxbench.meter.capture import MAX_BACKWARDS, MAX_TORN
 from ptxbench.meter.readers.cells import Quantity, split_unit
 from ptxbench.meter.readers.columns import named_unit
 from ptxbench.meter.readers.mapping import Channel, Mapping
@@ -24,8 +25,6 @@ from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 _SECTION = "nvml."
 # More boards than that are in no host.
 _MOST_BOARDS = 32
-_MAX_BACKWARDS = 0.01
-_MAX_TORN = 0.05
 # Spans of an energy counter: 32 bits of mJ or of uJ.
 _COUNTER_SPANS_J = (2**32 / 1e3, 2**32 / 1e6)
 # Usual steps of it that one step may be, where readings were lost.
@@ -102,7 +101,7 @@ def _series(
     notes = reader.clock.settle(time_ns)
     forward = time_ns >= np.maximum.accumulate(time_ns)
     backwards = int((~forward).sum())
-    if backwards > _MAX_BACKWARDS * len(time_ns):
+    if backwards > MAX_BACKWARDS * len(time_ns):
         raise InputError(
             f"{path}: {backwards} of {len(time_ns)} rows go back in time: the host's clock was set"
             " back; split the log there"
@@ -132,7 +131,7 @@ def _without_number(path: Path, channel: Channel, value: Float64s, absent: int) 
         InputError: There are too many that do not say that they have none.
     """
     odd = int((~np.isfinite(value)).sum()) - absent
-    if odd > _MAX_TORN * len(value):
+    if odd > MAX_TORN * len(value):
         raise InputError(f"{path}: {odd} of {len(value)} cells of {channel.column!r} are no numbers")
     return tuple(
         f"{count} of {len(value)} values of {channel.column} in {path.name} are {what}: left out"

@@ -19,11 +19,12 @@ from functools import cache
 import numpy as np
 
 from ptxbench.core.errors import SensorError
-from ptxbench.sensors.base import Figures, PowerSource, Reading, SourceName, Unit, failed_reading
+from ptxbench.sensors.base import LOST_CODES, Figures, PowerSource, Reading, SourceName, Unit, failed_reading
 from ptxbench.sensors.meters.decoders import Decoder
 from ptxbench.sensors.meters.port import ADDRESS, Port, open_port
 from ptxbench.sensors.trace import Float64s
 
+# How often its readings come is not known before it is measured: a guess (`meter_source`).
 _PERIOD_S = 1e-3
 # A slow port is looked at so often.
 _WAIT_S = 0.05
@@ -31,8 +32,7 @@ _WAIT_S = 0.05
 _DRIFT = 2e-4
 # For so long the least delay is looked for before there are readings.
 _WARM_S = 0.5
-# NVML's code for a device that is gone.
-_LOST = 15
+# Ten minutes of a meter of 1 kHz that nobody reads.
 _MOST_KEPT = 600_000
 
 
@@ -101,11 +101,11 @@ class MeterReader:
     def read(self) -> tuple[Reading, ...]:
         """Return the samples that came since the last call, oldest first: W; it never raises."""
         if self._thread is None and not self._start():
-            return failed_reading(_LOST)
+            return failed_reading(LOST_CODES[0])
         with self._lock:
             found = tuple(self._kept)
             self._kept.clear()
-        return failed_reading(_LOST) if self._lost and not found else found
+        return failed_reading(LOST_CODES[0]) if self._lost and not found else found
 
     def _start(self) -> bool:
         """Open the meter and the thread; whether that worked."""

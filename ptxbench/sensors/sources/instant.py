@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ptxbench.sensors.base import Figures, PowerSource, Unit
+from ptxbench.sensors.base import GA100, Figures, PowerSource, Unit
 from ptxbench.sensors.query_reader import power_field
-
-_GA100 = 80
 
 
 def _documented(capability: int) -> Figures:
@@ -14,7 +12,7 @@ def _documented(capability: int) -> Figures:
     Yang et al., "Part-time Power Measurements" (arXiv:2312.02741): A100 and H100 sense 25% of the run time;
     an H200 was seen to sense about 25 ms of each 100 ms.
     """
-    return Figures(averaging_s=0.025 if capability >= _GA100 else 0.0)
+    return Figures(averaging_s=0.025 if capability >= GA100 else 0.0)
 
 
 SOURCE = PowerSource(

@@ -5,14 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ptxbench.sensors.base import Figures, PowerSource, Reading, SourceName, Unit, failed_reading
+from ptxbench.sensors.base import HOPPER, Figures, PowerSource, Reading, SourceName, Unit, failed_reading
 from ptxbench.sensors.query_reader import VALUE_MEMBER
 
 _MILLI = 1000
 _NS_PER_US = 1000
 # Reads without news after which the whole buffer is looked at: seconds, at the rate of a recording.
 _SILENT_READS = 5000
-_HOPPER = 90
 
 
 class SamplesReader:
@@ -72,7 +71,7 @@ def _documented(capability: int) -> Figures:
     constant of 13.5 to 14.1 ms, its newest moment 3.4 to 4.0 ms before it was made, every 20.0 ms. Elsewhere
     what a sample averages over is not documented: 60 ms, after which it follows a step of power to 1%.
     """
-    if capability == _HOPPER:
+    if capability == HOPPER:
         return Figures(averaging_s=0.0275, refresh_s=0.02, lag_s=0.0038, is_low_pass=True, is_measured=True)
     return Figures(averaging_s=0.06, refresh_s=0.02)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ptxbench.sensors.base import Figures, PowerSource, Unit
+from ptxbench.sensors.base import GA100, Figures, PowerSource, Unit
 from ptxbench.sensors.query_reader import in_milli
-
-_GA100 = 80
 
 
 def _documented(capability: int) -> Figures:
@@ -15,9 +13,9 @@ def _documented(capability: int) -> Figures:
     instantaneous on GA100 and older. "Instantaneous" on GA100 is 25 ms of each 100 ms (Yang et al.,
     "Part-time Power Measurements", arXiv:2312.02741).
     """
-    if capability == _GA100:
+    if capability == GA100:
         return Figures(averaging_s=0.025)
-    return Figures(averaging_s=1.0 if capability > _GA100 else 0.0)
+    return Figures(averaging_s=1.0 if capability > GA100 else 0.0)
 
 
 SOURCE = PowerSource(
