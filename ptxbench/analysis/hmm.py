@@ -19,8 +19,8 @@ _LEVELS = np.arange(-0.05, 0.0401, 0.001)
 # So many observations are wrong, and by so much: a level that changes within a trial shows as a mean of two.
 WRONG_SHARE = 0.1
 _WRONG_SPREAD = 0.006
-# Least density of an observation: ten times more or less changes powers by 2e-12 (studies/method/detail.md,
-# "Constants of the fit").
+# Least density of an observation: ten times more or less changes no power by 0.001%
+# (studies/method/detail.md, "Constants of the fit").
 _LEAST = 1e-12
 # Where a logarithm is less, its exponential counts for nothing next to `_LEAST`.
 _LEAST_LOGARITHM = -80.0

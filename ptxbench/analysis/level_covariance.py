@@ -21,7 +21,7 @@ from ptxbench.core.arrays import Bools, Floats, Indices
 # A trial that is further off than this many of its standard deviations pulls no harder: on normal scatter
 # such a fit has 95% of the efficiency of least squares (Huber 1964).
 _HUBER = 1.345
-# Twice as many change the power of a kernel by less than 0.01% (studies/method/detail.md, "Constants of the
+# Twice as many change the power of a kernel by 0.1% at most (studies/method/detail.md, "Constants of the
 # fit").
 _PASSES = 12
 
