@@ -28,13 +28,15 @@ from ptxbench.sass.program import SassInstruction
 from ptxbench.sass.written import results
 from ptxbench.sass.written import written as names_written
 
+# Passes that are followed: addresses that step evenly from the first to the second, and to the third, go on
+# so.
 _PASSES = 3
 # Stands for the last pass of a loop.
 _LAST = -1
-_NEWER = 100
 _CONSTANT = re.compile(r"c\[0x0\]\[(RZ|0x[0-9a-f]+)\]")
 _ADDRESS = re.compile(r"\[([^\]]+)\]$")
 # Where the driver puts the sizes of block and grid, x, y, z each (before sm_100, and from then on).
+_NEWER = 100
 _SIZES = {False: 0x0, True: 0x360}
 _SIDES = (Kind.PREDICATE, Kind.TRUE, Kind.UNIFORM_PREDICATE, Kind.UNIFORM_TRUE)
 _ZEROS = (Kind.ZERO, Kind.UNIFORM_ZERO)

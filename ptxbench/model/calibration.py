@@ -60,6 +60,8 @@ GROUPS: Mapping[Level | Access, str] = {
     Level.DRAM: DRAM,
     Access.L2_MISS: DRAM,
 }
+# Standard errors with which factors are drawn to 1, and the power of an active chip to the model's own: wide,
+# so that only what no kernel tells stays there.
 _FACTOR_PRIOR = 10.0
 _ACTIVE_PRIOR_W = 30.0
 # Where each tensor opcode runs at one clock, whatever the SMs, nothing tells gamma from its energy.

@@ -34,6 +34,7 @@ _RANGES = (
 )
 _NO_WORK = frozenset({"EXIT", "RET", "NOP", "BSYNC"})
 _ENDS = frozenset({"EXIT", "RET", "KILL"})
+# Where nothing tells how often a branch is taken.
 _HALF = 0.5
 _EVERY = "all"
 _SHOWN = 4

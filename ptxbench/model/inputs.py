@@ -16,6 +16,7 @@ from ptxbench.model.terms import TimeTerms
 from ptxbench.model.throughput import modelled_time_s, moved_time_s
 from ptxbench.model.work import KernelWork
 
+# An opcode below this share of all kernels' instructions is not worth a row; chosen.
 _LEAST_SHARE = 0.001
 
 

@@ -24,6 +24,7 @@ from ptxbench.model.opcodes import (
     operand_words,
     width_bytes,
 )
+from ptxbench.model.solution import SURE
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.work import Level
 from ptxbench.model.zeros import ActivityRatios, shipped_ratios
@@ -32,8 +33,6 @@ RANDOM, ZEROS = "random", "zeros"
 # Where a run has too few opcodes to see how far a stand-in is off, it is taken to be off by this.
 _UNKNOWN_FILL = 0.5
 _MIN_SEEN = 3
-# An opcode whose standard error is over this part of its energy was not measured by itself.
-_SURE = 0.25
 # Loads and stores, whose energy in a table holds that of the bytes which the measured loop moved.
 _MOVERS = (OpcodeClass.GLOBAL, OpcodeClass.SHARED)
 
@@ -86,7 +85,7 @@ class Known:
     @property
     def sure(self) -> bool:
         """Whether the run determines it, so that it may stand in for others."""
-        return self.error_pj < _SURE * self.energy_pj
+        return self.error_pj < SURE * self.energy_pj
 
 
 class OpcodeEnergies:

@@ -26,6 +26,7 @@ from ptxbench.sensors.trace import Float64s
 from ptxbench.storage.operations_file import OperationRow
 
 BOARD_HALF = board_halves()
+# Rows that a cost is worked out from, and that an operation needs; chosen.
 _NEIGHBOURS = 12
 _LEAST_ROWS = 5
 # Distance, in powers of two, within which a neighbour counts about fully.

@@ -13,6 +13,8 @@ from ptxbench.storage.schema import TableRow
 # Adjacent instructions change what an opcode costs (operand reuse, banks): the model itself is not better
 # than this.
 MODEL_ERROR = 0.01
+# An opcode whose standard error is over this part of its energy was not measured by itself; chosen.
+SURE = 0.25
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,13 @@ from ptxbench.core.arrays import Floats
 from ptxbench.core.least_squares import nonnegative
 from ptxbench.model.opcodes import ONCE_A_WARP, ONCE_A_WARP_SHARE, opcode_class
 from ptxbench.model.pass_energy import PassEnergy, moved_bytes, patterns_of
-from ptxbench.model.solution import MODEL_ERROR, Comparison, JointSolution, PatternFit, SolvedOpcode
+from ptxbench.model.solution import MODEL_ERROR, SURE, Comparison, JointSolution, PatternFit, SolvedOpcode
 from ptxbench.storage.schema import TableRow
 
 # Entries of a null vector under this are rounding.
 _ZERO = 1e-6
-# An opcode whose error is under this part of its energy is well determined.
 # A prior or an error of nothing, whose square can still be divided by.
 _LEAST_PJ = 1e-6
-_SURE = 0.25
 
 
 @dataclass(frozen=True)
@@ -211,7 +209,7 @@ def solve_with_prior(passes: Sequence[PassEnergy], solution: JointSolution) -> d
     """
     pattern = passes[0].pattern
     opcodes = [o for o in solution.opcodes if o.pattern == pattern]
-    sure = [o for o in opcodes if o.identifiable and o.error_pj < _SURE * o.energy_pj]
+    sure = [o for o in opcodes if o.identifiable and o.error_pj < SURE * o.energy_pj]
     known_pj = [o.energy_pj for o in sure or opcodes if o.identifiable]
     mean_pj = [one.energy_pj / sum(n for _, n in one.counts) for one in passes]
     overall_pj = median(known_pj or mean_pj)

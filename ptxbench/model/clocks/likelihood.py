@@ -26,6 +26,8 @@ _IDLE, _P, _Q, _R = range(4)
 LINEAR = ((_IDLE, _P, _Q),)
 QUADRATIC = (*LINEAR, (_IDLE, _P, _R), (_IDLE, _P, _Q, _R))
 
+# Clocks of the ridge that are tried at once; how often the tried range is narrowed to those that fit; steps
+# of each fit; and the least slope that one begins at, as a part of the mean power.
 _RIDGES = 49
 _ZOOMS = 5
 _STEPS = 25
@@ -34,6 +36,7 @@ _LEAST_SLOPE = 1e-3
 _EXACT = 1e-5
 # Relative residuals that no misfit is looked for in: settled powers of an H200 repeat to 0.16%.
 _REPEATED = 2e-3
+# Draws of the scatter.
 _DRAWS = 2000
 # Clocks above the ridge among which the one of least energy is.
 _CLOCKS = 1001

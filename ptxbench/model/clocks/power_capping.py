@@ -24,16 +24,16 @@ from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
 from ptxbench.core.gpu_settings import CLOCK_STEP_MHZ
 from ptxbench.core.status import Status
 from ptxbench.model.clocks.law import Demand, PowerLaw, best_clock
-from ptxbench.model.clocks.ridge import PowerSample, Ridge, fit_ridge
+from ptxbench.model.clocks.ridge import FEWEST_CLOCKS, PowerSample, Ridge, fit_ridge
 from ptxbench.model.solved import ClockExponent
 from ptxbench.sensors.kernel_run import POWER_CAP
 from ptxbench.storage.schema import Role, TrialRecord
 
 # Trials closer than this to the clock at which the same kernel runs freely are no evidence of a lower one.
 _SLOWED = 0.98
-_ENOUGH_CLOCKS = 7
 # Cycles of a pass may differ by so much where a kernel is bound by the SM clock.
 _SAME_CYCLES = 0.03
+# Chosen.
 _MIN_TRIALS = 3
 _UNKNOWN = Estimate(math.nan, math.nan)
 
@@ -123,7 +123,7 @@ def fit_power_capping(records: Sequence[TrialRecord]) -> PowerCapping:
         key=lambda kernel: (-kernel.clocks, kernel.instruction, kernel.opt_level, kernel.role),
     )
     most = kernels[0]
-    ridge = fit_ridge(most.samples) if most.clocks >= _ENOUGH_CLOCKS else None
+    ridge = fit_ridge(most.samples) if most.clocks >= FEWEST_CLOCKS else None
     return PowerCapping(
         verdict=ridge.verdict if ridge else _verdict(most, gamma, range_mhz),
         ridge=ridge,
@@ -191,7 +191,7 @@ def _verdict(most: CappedKernel, gamma: Estimate, range_mhz: tuple[float, float]
     span = f"[{range_mhz[0]:.0f}, {range_mhz[1]:.0f}] MHz"
     few = (
         f"no ridge can be told within {span}: no kernel ran at more than {most.clocks} clocks, and"
-        f" {_ENOUGH_CLOCKS} are needed"
+        f" {FEWEST_CLOCKS} are needed"
     )
     if gamma.value - gamma.uncertainty > 0:
         return f"{few}; the voltage is not flat there, because the energy of a pass falls with the clock"

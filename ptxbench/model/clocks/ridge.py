@@ -38,7 +38,8 @@ from ptxbench.core.printable import printable
 from ptxbench.model.clocks.likelihood import LINEAR, QUADRATIC, Line, Profile, Samples, least_energy
 from ptxbench.storage.file_errors import read_text
 
-_FEWEST_CLOCKS = 7
+# The laws have up to four figures, and the ridge; chosen.
+FEWEST_CLOCKS = 7
 # Samples within this fraction of the power limit may have been held down by it.
 _NEAR_CAP = 0.02
 # Clocks that a level needs, to be told from a curve.
@@ -48,7 +49,7 @@ _LEVEL_CLOCKS = 3
 _STRONG_EVIDENCE = 10.0
 # Probabilities under which the linear law is rejected for the quadratic one, and the quadratic one for none.
 _REJECTED, _MISFIT = 0.05, 0.01
-_SEARCHED = 0.1
+_SEARCHED = 0.1  # section V-D of the paper
 _COLUMNS = ("clock_mhz", "power_w")
 _VOLTAGE = "voltage_mv"
 # Voltages of boards come in steps of 6.25 mV; one that is less above the lowest is the lowest.
@@ -186,10 +187,10 @@ def fit_ridge(samples: Sequence[PowerSample], cap_w: float = math.inf) -> Ridge:
     _require_valid(samples, cap_w)
     used = [sample for sample in samples if sample.power_w < (1 - _NEAR_CAP) * cap_w]
     near_cap, count = len(samples) - len(used), len({sample.clock_mhz for sample in used})
-    if count < _FEWEST_CLOCKS:
+    if count < FEWEST_CLOCKS:
         more = f" ({near_cap} more lie at the power limit)" if near_cap else ""
         raise InputError(
-            f"{count} clocks below the power limit are too few{more}: measure at {_FEWEST_CLOCKS} or more"
+            f"{count} clocks below the power limit are too few{more}: measure at {FEWEST_CLOCKS} or more"
         )
     fit = _Fit.of(used)
     low_mhz, high_mhz = (float(end) * fit.samples.top_mhz for end in fit.samples.clocks[[0, -1]])
@@ -238,7 +239,7 @@ def voltage_ridge_mhz(samples: Sequence[PowerSample]) -> float:
     known = sorted((one.clock_mhz, one.voltage_mv) for one in samples if math.isfinite(one.voltage_mv))
     lowest_mv = min((voltage_mv for _, voltage_mv in known), default=math.nan)
     flat = [mhz for mhz, voltage_mv in known if voltage_mv < lowest_mv + _VOLTAGE_STEP_MV]
-    return flat[-1] if len(known) >= _FEWEST_CLOCKS and 1 < len(flat) < len(known) else math.nan
+    return flat[-1] if len(known) >= FEWEST_CLOCKS and 1 < len(flat) < len(known) else math.nan
 
 
 def _reaching(value: float, others: Sequence[float], more: float = 0.0) -> Estimate:
@@ -268,7 +269,7 @@ def fitted_cap_w(samples: Sequence[PowerSample]) -> float:
     powers = np.array([sample.power_w for sample in every])
     level = _level_count(powers)
     free = every[: len(every) - level]
-    if level < _LEVEL_CLOCKS or len({sample.clock_mhz for sample in free}) < _FEWEST_CLOCKS:
+    if level < _LEVEL_CLOCKS or len({sample.clock_mhz for sample in free}) < FEWEST_CLOCKS:
         return math.inf
     cap_w = float(np.mean(powers[len(free) :]))
     curve = _Fit.of(free).curve(cap_w)

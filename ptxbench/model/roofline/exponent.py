@@ -20,6 +20,7 @@ from ptxbench.core.estimate import Estimate
 from ptxbench.model.clocks.law import PowerLaw
 from ptxbench.model.roofline.fit import RooflineFit
 
+# Fewer kernels are not fitted; chosen.
 FEWEST = 3
 
 

@@ -38,9 +38,11 @@ from ptxbench.model.roofline.third_power import ThirdPower
 _SPARE_POINTS = 3
 # Beyond this two columns are one for the arithmetic of doubles and readings of a sensor.
 _WORST_CONDITION = 1e5
+# Draws of an interval.
 _DRAWS = 2000
 # No power is measured better than this fraction.
 _LEAST_ERROR = 1e-3
+# Rounds in which the error of a point follows the residuals.
 _ROUNDS = 5
 # Fewer numbers of SMs cannot tell how kernels on as many are off together.
 _FEWEST_SM_COUNTS = 4

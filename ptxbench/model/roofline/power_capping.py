@@ -18,6 +18,7 @@ from ptxbench.model.clocks.law import BestClock, Demand, PowerLaw, best_clock
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 from ptxbench.model.roofline.tradeoff import TradeOff, in_words
 
+# Rounding.
 _SAME = 1e-9
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 
+# Share of the bandwidth at which DRAM is awake to 63%; chosen.
 _AWAKE_AT = 0.1
 
 
