@@ -16,9 +16,11 @@ from ptxbench.meter.line import ClockStep, Line, find_clock_step, find_steps, fi
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s, Int64s, KernelWindow, Series
 
+# Below it the meter is taken to be of another session or GPU; chosen.
 MIN_CORRELATION = 0.4
 # Two clocks that both count from 1970 may be a time zone apart, not more.
 _MAX_EPOCH_OFFSET_S = 15 * 3600.0
+# The clocks' drift is told by the edges that lie so near first, then by ever more of them.
 _FIRST_SPAN_S = 4.0
 # How well a meter that is read live is dated.
 _HOST_CLOCK_NS = 1e6

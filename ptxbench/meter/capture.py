@@ -26,6 +26,7 @@ MIN_BOARD_POWER_W = -20.0
 _MIN_RAIL_POWER_W = -2.0
 # A rail that falls as much where the others rise carries its current the other way.
 _MIN_OPPOSED = 0.5
+# Shares of rows, above which a capture is refused: of no board's power, torn, and back in time; chosen.
 _MAX_OUTSIDE = 0.001
 MAX_TORN = 0.05
 MAX_BACKWARDS = 0.01

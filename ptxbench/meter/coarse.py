@@ -13,6 +13,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series
 
+# Step of the correlation, and the most samples of it, 8 MB as doubles.
 _FINEST_S = 1e-3
 _MAX_SAMPLES = 1 << 20
 # Idle time that belongs to the pattern on either side of the windows.
@@ -20,6 +21,8 @@ _MARGIN_S = 0.5
 # How far a placement by windows, and one by a sensor that lags, may be off.
 _WINDOWS_REACH_S = 0.025
 _SIGNAL_REACH_S = 1.5
+# Around an edge so much is looked at, or so many samples of a slow meter; less than half of the way to the
+# next edge, so that the two do not meet.
 _EDGE_RADIUS_S = 0.010
 _MIN_EDGE_SAMPLES = 6
 _MAX_EDGE_SHARE = 0.45

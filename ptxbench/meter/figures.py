@@ -21,6 +21,7 @@ from ptxbench.sensors.description import SensorDescription
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s, KernelWindow, Series, Trace
 
+# NVML gives whole mJ.
 _COUNTER_QUANTUM_J = 1e-3
 # The sensor's fresh values joined by straight lines and integrated from edge to edge.
 INTEGRAL = "integral"

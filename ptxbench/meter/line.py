@@ -14,6 +14,7 @@ from ptxbench.sensors.trace import Float64s
 
 # A step must stand this many standard errors above the noise on either side of it.
 _MIN_SIGNIFICANCE = 6.0
+# A scatter of fewer samples on a side says little.
 _MIN_SIDE = 3
 # With fewer edges a start that is seen late and an end that is seen early would pass for drift.
 _MIN_EDGES_FOR_DRIFT = 4
@@ -21,11 +22,13 @@ _MIN_EDGES_FOR_DRIFT = 4
 _ROBUST_SCALE_S = 0.5e-3
 # From the median absolute deviation to the standard deviation of a normal distribution.
 _MAD_TO_SIGMA = 1 / 0.6745
+# A step at the very edge of its interval is inside in spite of rounding.
 _ROUNDING = 1.001
 # A step of the clock: edges on either side of it, half-widths of its interval, and least size.
 _MIN_EDGES_FOR_STEP = 4
 _CLEAR_STEP = 3.0
 _LEAST_STEP_S = 1e-3
+# Places at which a step is tried, at most: so that a long capture takes no longer.
 _MAX_SPLITS = 400
 
 

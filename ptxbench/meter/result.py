@@ -14,6 +14,7 @@ from ptxbench.sensors.characterize.sensor_fit import SensorFit
 
 # Below this a sensor's view of part of the time is no matter.
 _WORTH_SAYING_PCT = 1.0
+# Chosen.
 _NEARLY_ALL = 0.95
 
 

@@ -16,6 +16,7 @@ from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.coarse import place_windows, sharpen
 from ptxbench.sensors.trace import KernelWindow
 
+# 7 to 4,095 chips.
 _ORDERS = (3, 12)
 # Windows farther apart are of two bursts; a pattern's longest pause is shorter.
 _APART_S = 2.0

@@ -30,6 +30,7 @@ from ptxbench.sensors.characterize.sensor_fit import SensorFit, fit_all
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s
 
+# Below this share of the readings' variance the meter and they are of other things; chosen.
 MIN_EXPLAINED = 0.5
 # Outside of this a rail is missing or counted twice, rather than a sensor miscalibrated.
 _USUAL_GAIN = (0.7, 1.4)

@@ -22,8 +22,11 @@ Bools = npt.NDArray[np.bool_]
 _S_NS = 10**9
 # A logger that runs past midnight starts again at 0:00.
 _DAY_NS = 86_400 * _S_NS
+# Share of stamps that may be no time; chosen.
 _MAX_UNREADABLE = 0.05
-_MAX_NS = 9e18
+_MAX_NS = 9e18  # of a signed 64-bit integer
+# Spans of counters that wrap; a first stamp beyond is no such counter's; usual steps that one over a wrap may
+# be.
 _COUNTER_SPANS = (1 << 16, 1 << 24, 1 << 31, 1 << 32)
 _MAX_COUNT = 1 << 33
 _USUAL_STEPS = 20

@@ -19,10 +19,12 @@ from ptxbench.storage.text_file import TextFile
 
 # An hour at 5 kHz with three rails.
 MAX_BYTES = 1 << 29
+# Lines in which a table must begin, and rows of one form in turn that make one; chosen.
 _SNIFFED_LINES = 400
 _ENOUGH_ROWS = 3
 # Rows at the end of the sniffed lines that show what a row of the table looks like.
 _SHOWN_ROWS = 20
+# Characters and columns of a line: more is no meter's table.
 _MAX_LINE = 20_000
 _MAX_COLUMNS = 1_000
 # Tried in this order: a comma may be a decimal sign beside the two before it.
