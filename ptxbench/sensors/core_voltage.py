@@ -7,6 +7,7 @@ import re
 import subprocess
 
 _VOLTAGE = re.compile(rb"Graphics\s*:\s*([0-9.]{1,12}) mV")
+# An nvidia-smi that hangs must not hold a sweep; chosen.
 _LONGEST_S = 10.0
 
 

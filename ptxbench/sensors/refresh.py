@@ -14,11 +14,14 @@ _MAX_GAP = 3.0
 _MIN_CALLS_PER_REFRESH = 1.2
 # No board is known to refresh more slowly; longer holds are a load that stays.
 _MAX_REFRESH_S = 0.25
+# The shortest spacings are those up to so many times the one at this quantile; a refresh may be a whole
+# fraction of their mean, up to the last. Chosen.
 _SHORT_QUANTILE = 0.1
 _SHORT_RANGE = 2.5
 _MAX_DIVISOR = 60
 # Almost any changes lie on a grid hardly wider than the calls.
 _MIN_CALLS_PER_SKIPPED = 1.8
+# Changes that tell a grid; share of them that must lie on it; rounds in which its period is fitted. Chosen.
 _MIN_CHANGES = 6
 _MIN_INSIDE = 0.85
 _ROUNDS = 4

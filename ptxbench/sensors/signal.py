@@ -10,6 +10,7 @@ import numpy as np
 
 from ptxbench.sensors.trace import Float64s
 
+# An uneven signal is put on an even grid no finer than this; chosen.
 _EVEN_STEP_S = 5e-4
 # Samples are evenly spaced where each is this near to its place, as a share of the spacing.
 _UNEVEN = 1e-6

@@ -10,6 +10,8 @@ from ptxbench.sensors.trace import Float64s
 RESOLUTION = 1e-3
 # Under so many resolutions a step cannot be distinguished from the resolution itself.
 _MIN_STEPS = 4
+# Gaps of more steps do not tell the step; fractions of the smallest gap that are tried; share of the gaps
+# that must be multiples; and the fewest gaps. Chosen.
 _MAX_MULTIPLE = 10
 _MAX_DIVISOR = 12
 _AGREEING = 0.97

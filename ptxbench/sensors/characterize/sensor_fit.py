@@ -17,8 +17,12 @@ from ptxbench.sensors.refresh import HoldInterval, hypotheses
 from ptxbench.sensors.signal import PowerSignal
 from ptxbench.sensors.trace import Float64s
 
+# Chosen: a fit has four figures, gain, offset, lag and width.
 MIN_READINGS = 8
 _SCANNED_LAGS_S = np.arange(-0.2, 2.0, 0.01)
+# Where the fit begins: lags and widths that are tried on so many readings and so coarse a signal, the best of
+# which are begun from; and what a width and a lag can be. Up to a second was seen (usage); the rest is
+# chosen.
 _SCANNED_WIDTHS_S = (0.001, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 1.5)
 _SCANNED_READINGS = 400
 _SCAN_PERIOD_S = 2e-3

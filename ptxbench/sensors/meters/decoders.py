@@ -14,6 +14,7 @@ from ptxbench.sensors.meters.port import Port
 from ptxbench.sensors.trace import Float64s
 
 Bytes = npt.NDArray[np.uint8]
+# A line without an end is no sample, and a meter that says nothing so long does not answer; chosen.
 _LONGEST_LINE = 4096
 _WAIT_S = 2.0
 

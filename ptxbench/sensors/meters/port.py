@@ -12,6 +12,7 @@ from ptxbench.core.errors import SensorError
 ADDRESS = "PTXBENCH_METER"
 _TCP = re.compile(r"tcp://([^:/\s]+|\[[0-9a-fA-F:]+\]):(\d{1,5})")
 _SERIAL = re.compile(r"(/dev/[^:\s]+)(?::(\d+))?")
+# A port that does not answer is refused; chosen.
 _CONNECT_S = 5.0
 _CHUNK = 1 << 16
 
