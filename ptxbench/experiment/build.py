@@ -36,6 +36,8 @@ from ptxbench.storage.kernels import KernelFiles
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.schema import TableRow
 
+# Assemblers that run at once; and how long a thread of Python keeps another waiting, 5 ms by default: threads
+# that build kernels must not keep the one that measures. Both chosen.
 _MOST_THREADS = 16
 _SWITCH_INTERVAL_S = 0.00025
 

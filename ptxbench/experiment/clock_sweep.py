@@ -25,6 +25,7 @@ from ptxbench.sensors.kernel_run import KernelRun
 Say = Callable[[str], None]
 
 _LOG = logging.getLogger(__name__)
+# Between two readings of the core voltage; each starts nvidia-smi.
 _LOOK_S = 0.2
 _T = TypeVar("_T")
 

@@ -29,6 +29,7 @@ from ptxbench.storage.document import write_document
 from ptxbench.storage.location import default_run_path, make_place
 from ptxbench.storage.sensor_file import DOCTOR_SENSOR, SensorFile
 
+# The square wave and the counter.
 _STEPS = 2
 
 

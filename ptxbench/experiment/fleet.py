@@ -18,6 +18,7 @@ from ptxbench.experiment.supervise import supervise
 from ptxbench.experiment.table_options import TableOptions
 
 _LOOK_S = 0.5
+# So long before its limit Slurm signals a task, which then keeps its run; chosen.
 _GRACE_S = 60
 _FAILED = -1
 

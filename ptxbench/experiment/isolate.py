@@ -16,6 +16,7 @@ from ptxbench.storage.run_folder import RunFolder
 
 # A board's process that a signal from outside ended is started again so often.
 _RESTARTS = 2
+# Of a budget that is spent: 0 is refused.
 _LEAST_MINUTES = 0.01
 
 

@@ -19,6 +19,8 @@ from ptxbench.storage.schema import Role
 # Full rate on random operands: well above idle on every GPU, and under the power cap of most.
 INSTRUCTION = "fma.rn.f32"
 _SEED = 1
+# Passes of the first launch; what its time is told by; launches until then; and how long the load is tried,
+# to see whether it meets the power limit. Chosen.
 _FIRST_ITERATIONS = 200
 _CALIBRATION_S = 0.05
 _MAX_GUESSES = 8

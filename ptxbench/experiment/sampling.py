@@ -28,6 +28,7 @@ _MAX_QUIET_S = 3.0
 _QUIET_REFRESHES = 3
 # Before a run every source has settled already, so less is enough to see idle power: at most this.
 _MAX_BEFORE_S = 1.5
+# Behind the quiet time of a reference's begin: so long its power is read.
 _REFERENCE_READINGS_S = 1.5
 # The refreshes that most sources have; a run's begin is spread over both.
 _REFRESH_S = 0.1

@@ -30,6 +30,7 @@ _HALF_PERIODS = {1.6: 4, 1.0: 9, 0.4: 4, 0.2: 6, 0.1: 10, 0.05: 12, 0.025: 16, 0
 # Each half is made longer or shorter by chance, so that no period beats with a refresh.
 _SPREAD = (0.75, 1.3)
 _SEED = 7
+# Idle time on either side: longer than the running mean of a second.
 _QUIET_S = 1.5
 # Out of step with every refresh of whole milliseconds.
 _POLL_S = 0.0013

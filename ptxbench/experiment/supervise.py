@@ -31,6 +31,7 @@ from ptxbench.storage.file_errors import read_bytes
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 # Linux, linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
+# How often processes are looked at.
 _LOOK_S = 0.2
 # How long a process may take to end by itself where this one is interrupted: a kernel may be in flight.
 _GRACE_S = 10.0

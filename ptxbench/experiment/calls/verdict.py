@@ -23,7 +23,7 @@ from ptxbench.core.distributions import student_quantile
 from ptxbench.experiment.calls.window import LEAST_ROUNDS, CallWindow
 
 _LEVEL = 0.95
-# Difference that is none, whatever the rounds.
+# Difference that is none, whatever the rounds (see above).
 SAME = 0.003
 # Change of the SM clock, as a fraction, from which on it has moved.
 CLOCK_MOVED = 0.02

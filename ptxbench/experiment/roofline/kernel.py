@@ -27,6 +27,8 @@ FILL, STREAM, COPY = "fill", "stream", "copy"
 # So many bytes a trip and lane, less where that would take more multiply-adds than stay in the caches.
 _TRIP_BYTES = (128, 64, 32, 16, 8, 4)
 MOST_TRIP_BYTES = _TRIP_BYTES[0]
+# Multiply-adds of a trip at most; bytes of the widest load of PTX (ld.v4.b32); chains of a thread, of scalars
+# and of matrices.
 _MOST_STEPS = 1024
 _WIDEST_LOAD = 16
 _ACCUMULATORS, _MATRICES = 8, 4

@@ -14,6 +14,7 @@ from ptxbench.model.roofline.power_capping import under_limit
 
 # Limits that are tried in a round, and rounds: down to some milliwatts.
 _CAPS, _ROUNDS = 41, 4
+# A limit must be above the least power by more than rounding.
 _SAME = 1e-6
 
 

@@ -54,6 +54,7 @@ _LEAST_ARRAY_BYTES = 1 << 30
 _L2_SHARE = 0.45
 # Fewer would leave parts of an SM idle.
 _LEAST_THREADS = 128
+# A window is as long as the source takes to settle, and so many readings; no shorter than this. Chosen.
 _LEAST_WINDOW_S = 0.5
 _READINGS = 40
 # Power of the kernel that sleeps is read after every so many kernels, when the chip is warm.
