@@ -19,8 +19,8 @@ from ptxbench.core.wrap import first_of
 from ptxbench.model.addresses import Launch, MemoryAccess
 from ptxbench.model.work import Access, Level
 
-# Of what DRAM moves so much more goes through L2, and misses of a line of it: ncu counted so for all streams
-# of an H200, within 3% (studies/model/fit.md, "Bytes").
+# Of what DRAM moves so much more goes through L2, and misses of a line of it: ncu counted so for all streams,
+# within 3% (studies/model/fit.md, "Bytes").
 _FABRIC = 0.5
 _MISSES_A_LINE = 2
 # What is not known of at most this share of the accesses is taken to be like the rest.
