@@ -108,7 +108,7 @@ class _RunOptions:
     "run",
     group=command,
     short_help="Run a command at other settings.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 def run(options: _RunOptions) -> int:
     """Run the command WORDS while the GPU is set, then restore what was set before.

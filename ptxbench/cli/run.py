@@ -62,7 +62,8 @@ class _Options:
         per: How many of a unit the command makes, such as token=4096; ptxbench.count says it from within.
         methods: Say beside it what SMA, PAPI-style and MTSM (Eq. 2 of Arafa et al.) give for the whole run.
         idle: Measure the idle power for so many seconds before the command, and report energy above it.
-        limit: Exit with 1 if a number differs by more than this (3%), upward from --baseline, or is unknown.
+        limit: Exit with 1 if a number differs by more than this, such as 3%, upward from --baseline, or is
+            unknown.
     """
 
     spec: Annotated[str | None, Opt(metavar="GPU", flag="--gpu")] = None
@@ -93,7 +94,7 @@ class _Options:
     _Options,
     "run",
     short_help="Measure the energy of any program, by kernel.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
 )
 def command(options: _Options) -> int:
     """Run the command WORDS and report what its GPUs drew, by kernel name.

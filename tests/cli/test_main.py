@@ -109,6 +109,7 @@ def test_a_former_command_is_the_present_one_and_says_so_on_one_line(old, new, c
         (["bogus"], "No such command 'bogus'. Try 'ptxbench --help'."),
         (["cots"], "No such command 'cots'. Did you mean 'cost'? Try 'ptxbench --help'."),
         (["--bogus"], "No such option"),
+        (["run", "--bogus", "--", "true"], "No such option"),
         (["show"], "name an instruction, or a file of instructions by --catalogue"),
         (["show", "fma.rn.f32", "--opt-level", "O9"], "'O9' is not one of 'O0', 'O3'"),
         (["verify", "--target", "sm_1"], "'sm_1' is not one of 'sm_75'"),
