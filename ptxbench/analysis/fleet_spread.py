@@ -10,8 +10,8 @@ from itertools import groupby
 from statistics import fmean, median, stdev
 
 from ptxbench.analysis.board_spread import BoardRun, board_factors, logs_by_row, rounded
-from ptxbench.core.distributions import SD_OVER_MAD
 from ptxbench.core.errors import InputError
+from ptxbench.core.estimate import SD_OVER_MAD
 from ptxbench.storage.fleet_file import BoardLine, FleetFile, LeftOut, ModelSpread
 
 # A factor is unlike the others from so many of their standard deviations on, and from so much on at least.

@@ -12,8 +12,6 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-# Standard deviation of a normal distribution over its median absolute deviation.
-SD_OVER_MAD = 1.4826
 _STEPS = 300
 _TINY = 1e-300
 # Degrees of freedom from which a series in their inverse is exact to 1e-15.

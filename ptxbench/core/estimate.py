@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 # Two-sided 95% of a normal distribution.
 COVERAGE_FACTOR = 1.96
+# Standard deviation of a normal distribution over its median absolute deviation.
+SD_OVER_MAD = 1.4826
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxbench.catalogue.load import load_named
 from ptxbench.core.condition import OptLevel, lanes_key
-from ptxbench.core.distributions import SD_OVER_MAD
+from ptxbench.core.estimate import SD_OVER_MAD
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
 from ptxbench.storage import codec
