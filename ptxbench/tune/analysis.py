@@ -26,6 +26,7 @@ from ptxbench.tune.variant import PARAMETERS, Problem
 
 # Under so many variants a rank correlation has no interval.
 _FEWEST = 4
+# Slices of equal number that variants are cut into by time; chosen.
 _SLICES = 10
 # Of one problem GFLOP/s falls as time grows, GFLOP/s/W as energy does, and their product as energy times
 # time: the rank correlations of Anzt et al. (2015), Figures 6 to 8, are those with these three, with the

@@ -19,6 +19,7 @@ from ptxbench.tune.spec import Array, FunctionReference, StoredReference
 
 # Whole numbers at random are below this, so that their sums stay exact.
 _WHOLE = 100
+# Of floats a NaN: an element that no kernel writes is not right.
 _CLEARED = 0xFF
 
 Floats = npt.NDArray[Any]

@@ -18,6 +18,7 @@ COOL_C = 40.0
 # What memory, and a barrier with the first reads behind it, take: rounded guesses that put variants in order.
 _MEMORY_CYCLES = 700.0
 _BARRIER_CYCLES = 80.0
+# Products of m8n8k4, which DMMA without a shape is.
 _SMALLEST_DMMA = 8 * 8 * 4
 # Clock of a model where NVML does not tell the GPU's: it scales all variants alike.
 _UNKNOWN_CLOCK_MHZ = 1500.0

@@ -19,6 +19,7 @@ Value = int | float | str
 # What computes an expression, or a part of one, from the values of its names.
 Run = Callable[[Mapping[str, Value]], Value]
 
+# Longer ones are no expression that a person wrote; chosen.
 _MAX_TEXT = 500
 _MAX_NODES = 200
 # Numbers beyond these mean a slip, and would take for ever to compute exactly.

@@ -12,11 +12,14 @@ from ptxbench.core.threads import SM_REGISTERS, WARP
 from ptxbench.tune.kernel import WIDE_MMA_CAPABILITY
 from ptxbench.tune.variant import PLAIN, DType, Form, Op, Problem, Variant
 
+# What a warp's products are made of: m16n8 twice, for which PTX's mma wants sm_80.
 _MMA_M, _MMA_N = 16, 16
 _MMA_CAPABILITY = 80
 _WGMMA_TARGET = "sm_90a"
+# k of the shapes of mma (PTX ISA, "mma").
 _DEPTHS = {DType.F16: (16,), DType.F64: (4, 8, 16)}
 _REGISTER_BYTES = 4
+# The widest load and store.
 _VECTOR_BYTES = 16
 # Addresses, counters and what the assembler needs besides.
 _OTHER_REGISTERS = 24

@@ -25,6 +25,7 @@ from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.variant import PLAIN, DType, Form, Problem, Variant
 
 ENTRY = "gemm"
+# From here on mma multiplies f64 by m16n8 (PTX ISA, "mma").
 WIDE_MMA_CAPABILITY = 90
 KINDS: dict[DType, np.dtype[Any]] = {
     DType.F32: np.dtype(np.float32),

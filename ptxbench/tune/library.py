@@ -24,6 +24,7 @@ from ptxbench.tune.variant import Op, Problem
 CUBLAS = "cublas"
 # Calls before the first is timed: the library chooses and loads its kernel then.
 _FIRST_CALLS = 3
+# Over which the time of a call is the mean; chosen.
 _TIMED_CALLS = 5
 
 

@@ -13,6 +13,7 @@ from ptxbench.tune.outcome import PowerOutcome
 FIRST, ROUNDS = 5, 3
 # Two energies of a variant that differ by more standard errors, and by more of themselves, contradict.
 _CHANCE, _ALIKE = 3.0, 0.01
+# A third measurement decides.
 _MOST = 3
 
 R = TypeVar("R", bound=PowerOutcome)

@@ -29,7 +29,7 @@ from ptxbench.tune.template_process import TemplateProcess
 
 # What was compiled, by what it is made from: compiling takes most of a trial.
 _KEPT = Cache("cubins")
-_DIGEST_BYTES = 32
+_DIGEST_BYTES = 32  # SHA-256
 _TEMPLATE = ".j2"
 _VERSION = re.compile(r"^\.version\s+(\d+)\.(\d+)", re.MULTILINE)
 # The compiler that nvcc starts may be of another release than nvcc.

@@ -30,6 +30,7 @@ USUAL = "gemm"
 SHIPPED = {USUAL: "gemm", "beast": "beast", "beast-kepler": "beast"}
 # What the tables of all types of a file share.
 _SHARED = ("axes", "derived", "filters", "bounds")
+# Of an axis of the templates; chosen.
 _MOST = 1024
 _WITH_DIGIT = re.compile(r"\S*\d\S*")
 _MAY_BE_ZERO = ("pad", "read_a", "read_b", "interleaved")

@@ -46,6 +46,7 @@ from ptxbench.tune.spec import (
 from ptxbench.tune.t1_file import spec_document
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
+# Beyond these a file is taken to be another, or a slip; chosen.
 _MOST_AXES = 100
 _MAX_FILE_BYTES = 16 << 20
 _MAX_ARRAY_BYTES = 1 << 32

@@ -31,6 +31,7 @@ _FILLS = {"zeros": 0, "ones": 1}
 _DIRECTIONS = ("X", "Y", "Z")
 _RANGE = re.compile(r"(?:list\()?range\(([-\d, ]+)\)\)?\Z")
 _PROBLEM_SIZE = re.compile(r"ProblemSize\[(\d)\]")
+# Values of a parameter; a list that a file makes must not fill the memory. Chosen.
 _MOST_VALUES = 100_000
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ptxbench.core.errors import EndlessSourceError, RefusedModuleError, ToolError
 
+# What a template may take, so that one without an end is known; chosen.
 _CPU_S = 1.0
 _MEMORY_BYTES = 1 << 30
 _MAX_TEXT_BYTES = 16 << 20

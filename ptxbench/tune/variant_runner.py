@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _TIMING_S = 0.004
 # Temperature moves slowly, and reading the state of a GPU takes as long as a launch.
 _TEMPERATURE_AGE_S = 1.0
+# Launches of a short timing, at most.
 _MAX_TIMED = 64
 # Refreshes of the sensor behind its settling that give a power.
 _LEAST_REFRESHES = 2

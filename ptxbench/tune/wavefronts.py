@@ -12,6 +12,7 @@ from ptxbench.core.threads import BANK_BYTES, BANKS, LINE_BYTES, WARP
 from ptxbench.tune.variant import DType, Op, Stripe, Variant
 
 WAVEFRONT_BYTES = BANKS * BANK_BYTES
+# Bytes of a row that ldmatrix reads.
 _ROW = 16
 
 

@@ -21,7 +21,9 @@ from ptxbench.tune.trial import Trial
 
 # networkx's own default, with which Kernel Tuner's authors computed theirs.
 _DAMPING = 0.85
+# Of fewer trials nothing is said; chosen.
 _FEWEST = 3
+# Chosen.
 PROPORTIONS = (1.01, 1.02, 1.05, 1.10, 1.15, 1.20, 1.25, 1.50)
 
 Point = tuple[Value, ...]
