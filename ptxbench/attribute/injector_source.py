@@ -19,6 +19,7 @@ CHECKSUM = "injector.sha256"
 _PARTS = ("injector.c", "launch_timer.c", "replay.c")
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARIES = ("-ldl", "-lpthread")
+# A compiler that takes longer hangs; chosen.
 _TIMEOUT_S = 60
 
 

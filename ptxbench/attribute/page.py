@@ -26,7 +26,7 @@ from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s
 
 _WIDTH, _HEIGHT, _FOOT = 1000, 160, 16
-_MOST_POINTS = 1500
+_MOST_POINTS = 1500  # more than its width shows
 _LONGEST_TITLE = 200
 _LONGEST_NAME = 300
 # Of the flame graph: a frame of less, of the whole, is one with the others.

@@ -13,6 +13,7 @@ import numpy as np
 from ptxbench.sensors.trace import Int64s
 from ptxbench.storage.file_errors import whole_lines
 
+# Names of ranges that are kept apart, so that a program that makes up names fills no page; chosen.
 _MOST_NAMES = 1000
 _OTHERS = "(all further names)"
 

@@ -21,6 +21,7 @@ from ptxbench.core.demangle import demangled, short_name
 from ptxbench.devices.step import NodeType
 from ptxbench.sensors.trace import Float64s
 
+# Names of templates have thousands of characters.
 _LONGEST = 200
 # Such as model.layers.0.mlp, of `ptxbench.torch.labelled` and `ptxbench.profile`.
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.\w+)+( backward)?")

@@ -35,6 +35,7 @@ from ptxbench.experiment.settled_run import (
 from ptxbench.sensors.kernel_run import KernelRun, SequenceRun
 from ptxbench.sensors.trace import NS_PER_S
 
+# In a graph whose time tells what one takes; chosen.
 _SLEEPS = 128
 _UNDOS = 32
 # Calls by which it is found how often a graph fits a window.
