@@ -23,6 +23,7 @@ from ptxbench.sensors.sampler import Sampler, SamplerThread
 from ptxbench.sensors.sources import source_of
 from ptxbench.sensors.trace import NS_PER_S, KernelWindow, Series
 
+# What is too old is forgotten so often, not at each poll.
 _POLLS_A_SWEEP = 256
 # Comparisons of the two sources, one a second or so, that are kept one by one.
 _MOST_COMPARISONS = 2000

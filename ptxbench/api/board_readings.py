@@ -27,6 +27,7 @@ from ptxbench.sensors.trace import NS_PER_S, Float64s, Int64s, KernelWindow, Ser
 
 # Windows that follow each other this closely share a moment.
 _SAME_NS = 1_000_000
+# Between two polls of a monitor; chosen.
 POLL_S = 0.005
 # Refreshes of an energy counter in which it makes two steps, though they do not come evenly.
 _STEPS_BESIDE = 2.3

@@ -14,6 +14,7 @@ from threading import Lock
 from ptxbench.api.window_log import FOLDER_VARIABLE
 from ptxbench.core.errors import InputError
 
+# Between two writes of the totals; chosen.
 _EVERY_S = 0.5
 
 

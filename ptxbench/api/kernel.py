@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ptxbench.model.estimate import Machine
     from ptxbench.model.terms import Terms
 
+# Chosen; whole numbers are exact in a double so far.
 _MAX_TRIPS = 1e15
 # No GPU is known to run a kernel below a tenth of its highest clock; NVML's clocks are whole MHz.
 _SLOWEST = 0.1

@@ -31,6 +31,7 @@ from ptxbench.tune.tuning import AT_RANDOM, Tuning, require_sense, tune
 from ptxbench.tune.variant_runner import TrialOptions
 
 _OBJECTIVES = ("energy", "time", "edp")
+# Trials of a search; chosen.
 _MOST = 10_000
 _NOT_TRIED = "not tried"
 

@@ -19,6 +19,7 @@ _KEYS = {
 # What a table of some targets, or the driver's, may hold.
 _TABLE_KEYS = (*_KEYS, "once", "guarded")
 EXPECTATION_KEYS = (*_TABLE_KEYS, "on", "driver")
+# Beyond these a row's expectation is a slip; chosen.
 _MOST_A_PASS = 256
 _MOST_GUARDED = 32
 

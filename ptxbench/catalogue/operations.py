@@ -18,6 +18,7 @@ _DTYPE_NAMES = {
 }
 _SHAPE = re.compile(r"\d{1,12}(x\d{1,12})*")
 _SHAPE_OF_SEVERAL = re.compile(r"\d+(x\d+)+")
+# Of a dimension; chosen.
 _MOST = 2**40
 _OF_PTX = {"add", "mul", "sum", "copy"}
 

@@ -15,15 +15,13 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllowSettings, JsonOptions
 from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.core.exit_code import NOT_FOUND, shell_code
-from ptxbench.core.gpu_settings import GpuSettings, SettingChoices
+from ptxbench.core.gpu_settings import CLOCKS_MHZ, GpuSettings, SettingChoices
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json
 from ptxbench.storage.codec import encode
 
 if TYPE_CHECKING:
     from ptxbench.sensors.nvml import SettableDevice
-
-_CLOCK = (1, 100_000)
 
 
 @click.group(name="clocks")
@@ -95,8 +93,8 @@ class _RunOptions:
     """
 
     board: Annotated[str, Opt(metavar="GPU", flag="--gpu", former=("board",))] = "0"
-    sm_clock_mhz: Annotated[int | None, Opt(*_CLOCK)] = None
-    memory_clock_mhz: Annotated[int | None, Opt(*_CLOCK)] = None
+    sm_clock_mhz: Annotated[int | None, Opt(*CLOCKS_MHZ)] = None
+    memory_clock_mhz: Annotated[int | None, Opt(*CLOCKS_MHZ)] = None
     limit_w: Annotated[float | None, Opt(1, 1e5)] = None
     allow_settings: AllowSettings = False
     as_json: Json = False

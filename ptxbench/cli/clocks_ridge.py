@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ptxbench.model.clocks.power_capping import CappedKernel
     from ptxbench.model.clocks.ridge import PowerSample, Ridge
 
+# Clocks of a sweep; chosen.
 _CLOCKS = 28
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
+from signal import SIGINT, SIGPIPE
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ import click
 from ptxbench.catalogue.own_files import own_instructions
 from ptxbench.cli.terminal import harmless_streams
 from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.exit_code import SIGNALLED
 from ptxbench.core.version import VERSION
 
 if TYPE_CHECKING:
@@ -77,10 +79,9 @@ _FORMER: dict[tuple[str, ...], tuple[str, ...]] = {
 
 # textwrap does not break here.
 _HYPHEN = "\N{NON-BREAKING HYPHEN}"
-_INTERRUPTED = 130
+_INTERRUPTED, _READER_GONE = SIGNALLED + SIGINT, SIGNALLED + SIGPIPE
 # Packages that extras of pyproject.toml have, and no message of their own is about.
 _OPTIONAL = ("scipy", "pandas")
-_READER_GONE = 141
 
 
 class _ReaderGoneError(Exception):

@@ -12,13 +12,13 @@ import click
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import plot_of
 from ptxbench.cli.output import print_json, print_table
+from ptxbench.core.gpu_settings import CLOCKS_MHZ
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import Json
 
 if TYPE_CHECKING:
     from ptxbench.tune.clocks.strategies import Chosen, Comparison
 
-_CLOCK = (1, 100_000)
 _NUMBERS = ("energy J", "over least", "saved", "time ms", "runs")
 
 
@@ -34,9 +34,9 @@ class _StrategiesOptions:
     """
 
     run: Annotated[Path, Arg()]
-    base_clock_mhz: Annotated[float | None, Opt(*_CLOCK)] = None
+    base_clock_mhz: Annotated[float | None, Opt(*CLOCKS_MHZ)] = None
     samples: Path | None = None
-    best_clock_mhz: Annotated[float | None, Opt(*_CLOCK)] = None
+    best_clock_mhz: Annotated[float | None, Opt(*CLOCKS_MHZ)] = None
     plot: Annotated[Path | None, plot_of("capping against clocking")] = None
     as_json: Json = False
 

@@ -12,6 +12,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+# Steps at most, which end sooner by themselves; and what stands for a denominator of 0.
 _STEPS = 300
 _TINY = 1e-300
 # Degrees of freedom from which a series in their inverse is exact to 1e-15.

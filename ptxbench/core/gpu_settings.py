@@ -12,6 +12,8 @@ _T = TypeVar("_T")
 
 # Step of the SM clocks that NVML lists on H100 and H200, and assumed of other GPUs: closer ones count as one.
 CLOCK_STEP_MHZ = 15
+# No clock of a GPU is outside.
+CLOCKS_MHZ = (1, 100_000)
 _WORDS = {
     "sm_clock_mhz": "SM clock {:g} MHz",
     "memory_clock_mhz": "memory clock {:g} MHz",

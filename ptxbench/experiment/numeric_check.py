@@ -29,6 +29,7 @@ from ptxbench.experiment.pass_check import (
 )
 from ptxbench.sass.module import Module
 
+# Few, as the emulator computes the results of every thread.
 BLOCKS, ITERATIONS = 2, 3
 BLOCK = 256
 SEED = 5

@@ -32,6 +32,7 @@ RESIDUE = frozenset(
 _GROUP_RESIDUE = frozenset({"WARPGROUP", "HGMMA", "UMOV", "R2UR", "PLOP3", "VOTEU"})
 # An SM's products and copies of tensor memory are committed to a barrier object, whose phase is waited for.
 _COMMIT_RESIDUE = frozenset({"UTCBAR", "SYNCS", "SHF"})
+# Instructions of an overhead loop besides its row's; chosen.
 RESIDUE_LIMIT = 64
 # The family whose template asks for tensor memory.
 _TENSOR_MEMORY = "tcgen05"

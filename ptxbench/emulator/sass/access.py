@@ -7,12 +7,14 @@ from enum import Enum, auto
 
 import numpy as np
 
+from ptxbench.core.threads import BANKS, LINE_BYTES, SECTOR_BYTES
 from ptxbench.emulator.sass.cache import FirstLevel
 from ptxbench.emulator.sass.lanes import Array
 from ptxbench.emulator.sass.tally import Tallies, Tally
 from ptxbench.sass.program import SassInstruction
 
-_SECTOR, _LINE, _BANKS = 5, 7, 32
+# As powers of two.
+_SECTOR, _LINE = SECTOR_BYTES.bit_length() - 1, LINE_BYTES.bit_length() - 1
 _FAR = np.int64(1) << 62
 
 
@@ -54,8 +56,8 @@ def _fullest(words: Array, lanes: Array) -> Array:
     np.not_equal(placed[:, 1:], placed[:, :-1], out=new[:, 1:])
     new &= placed != _FAR
     warps = len(placed)
-    bank = np.arange(warps)[:, None] * _BANKS + (placed & (_BANKS - 1))
-    found = np.bincount(bank[new], minlength=warps * _BANKS).reshape(warps, _BANKS)
+    bank = np.arange(warps)[:, None] * BANKS + (placed & (BANKS - 1))
+    found = np.bincount(bank[new], minlength=warps * BANKS).reshape(warps, BANKS)
     return np.asarray(found.max(axis=1))
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ptxbench.core.threads import LINE_BYTES, SECTOR_BYTES
 from ptxbench.emulator.sass.lanes import Array
 
-_SECTORS = 4
+_SECTORS = LINE_BYTES // SECTOR_BYTES
 
 
 class FirstLevel:

@@ -29,6 +29,7 @@ Argument = npt.NDArray[Any] | np.generic
 # Where a launch's own numbers stand in bank 0: sizes of block and grid, and the top of the stack.
 _SIZES_AT, _STACK_AT = 0x0, 0x28
 _OLDEST, _NEWEST = 80, 90
+# Lanes and blocks of a sample, where nobody says; chosen.
 _MOST_LANES = 2048
 _MOST_BLOCKS = 8
 # Sectors of global memory, of all blocks together, of which it is kept whether they were touched.

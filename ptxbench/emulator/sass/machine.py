@@ -40,6 +40,7 @@ _BARRIERS = 16
 _AXES = "XYZ"
 # Operands are looked at in the first executions of a block, and now and then.
 _LOOKED_AT, _NOW_AND_THEN = 96, 64
+# Of a sample that never ends; chosen.
 MOST_STEPS = 50_000_000
 
 OnProgress = Callable[[int], None]

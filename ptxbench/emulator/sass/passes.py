@@ -18,6 +18,7 @@ from ptxbench.sass.written import written
 
 # Passes left out are a multiple of this, so that what repeats in few passes keeps its place.
 _EVEN = 64
+# Passes at the end that are never left out; chosen.
 _AT_END = 4
 # Counts of the last passes may differ by so much from those before them.
 _STEADY = {Tally.ISSUED: 0.02, Tally.THREADS: 0.02, Tally.SECTORS: 0.05, Tally.PASSES: 0.05}

@@ -22,7 +22,7 @@ from ptxbench.analysis.statistics import estimate
 from ptxbench.core.distributions import student_quantile
 from ptxbench.experiment.calls.window import LEAST_ROUNDS, CallWindow
 
-_LEVEL = 0.95
+_LEVEL = 0.95  # of all intervals together (see above)
 # Difference that is none, whatever the rounds (see above).
 SAME = 0.003
 # Change of the SM clock, as a fraction, from which on it has moved.
