@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ptxbench.api.board import Board, Spec, open_boards
+from ptxbench.api.board_readings import POLL_S
 from ptxbench.core.bounds import within
 from ptxbench.core.clock import VirtualClock
 from ptxbench.core.errors import InputError
@@ -32,7 +33,6 @@ try:
 except ImportError as missing:
     raise ImportError("ptxbench.kernel_tuner needs Kernel Tuner; run 'pip install kernel_tuner'") from missing
 
-_POLL_S = 0.005
 # What a configuration gets where nothing is known of its power: never the best.
 _UNKNOWN = math.inf
 
@@ -43,7 +43,7 @@ class _Readings:
     def __init__(self, board: Board) -> None:
         self._board = board
         beside = [RateLimitedReader(reader, board.clock) for reader in board.beside]
-        self._sampler = Sampler([*board.sources, *beside], board.clock, _POLL_S, board.throttle_reasons)
+        self._sampler = Sampler([*board.sources, *beside], board.clock, POLL_S, board.throttle_reasons)
         self._thread: SamplerThread | None = None
         if isinstance(board.clock, VirtualClock):
             board.clock.start_ticker(self._sampler.poll, self._sampler.wait_s)

@@ -17,6 +17,8 @@ THROTTLE_REASONS = {
 # half of their limit: the same kernel draws the same at the same clock with and without it
 # (results/nvidia-h100/zeros-8c28). A clock that did change shows by itself.
 _AT_LIMIT = 0.8
+# From this share of the limit on the board holds its clock down, where no reason says so.
+HELD_DOWN = 0.97
 
 
 def is_near_limit(power_w: float, limit_w: float) -> bool:

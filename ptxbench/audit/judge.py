@@ -33,6 +33,7 @@ from itertools import product
 
 import numpy as np
 
+from ptxbench.analysis.throttling import HELD_DOWN
 from ptxbench.audit.boards import KnownBoard, with_limit
 from ptxbench.audit.claim import Before, Cause, Claim, Reason, Span, State, Verdict, Way
 from ptxbench.energy.predicted_error import seen_shares
@@ -42,8 +43,6 @@ from ptxbench.sensors.trace import Float64s
 # A kernel that runs again on the same board draws as much to this: it is warmer, or regulated otherwise
 # (studies/sampling/seen.md).
 _AGAIN = 0.01
-# From this share of the limit on the board holds its clock down.
-_AT_LIMIT = 0.97
 # What is documented may be off by so much, as the running mean of an RTX 3090 is (1.1 s in place of 1 s).
 _DOCUMENTED = (0.8, 1.2)
 # No document gives a counter's lag; it was 7 to 11 ms where it was measured.
@@ -204,7 +203,7 @@ def _reasons(claim: Claim, board: KnownBoard, truth: Span) -> Iterator[Reason]:
         yield Reason(Cause.ZERO, "the counter stood still: it was not renewed within the window")
     if claim.source is not None and claim.found_w is None:
         yield from _of_source(claim, board)
-    if truth.low >= _AT_LIMIT * board.limit_w:
+    if truth.low >= HELD_DOWN * board.limit_w:
         text = f"the board is at its limit of {board.limit_w:g} W: the clock was held down"
         yield Reason(Cause.CAPPED, text)
 

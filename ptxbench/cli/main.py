@@ -18,7 +18,6 @@ import click
 from ptxbench.catalogue.own_files import own_instructions
 from ptxbench.cli.terminal import harmless_streams
 from ptxbench.core.errors import PtxbenchError
-from ptxbench.core.exit_code import SIGNALLED
 from ptxbench.core.version import VERSION
 
 if TYPE_CHECKING:
@@ -79,7 +78,8 @@ _FORMER: dict[tuple[str, ...], tuple[str, ...]] = {
 
 # textwrap does not break here.
 _HYPHEN = "\N{NON-BREAKING HYPHEN}"
-_INTERRUPTED, _READER_GONE = SIGNALLED + SIGINT, SIGNALLED + SIGPIPE
+# As of a shell (`core.exit_code`, which --help need not load).
+_INTERRUPTED, _READER_GONE = 128 + SIGINT, 128 + SIGPIPE
 # Packages that extras of pyproject.toml have, and no message of their own is about.
 _OPTIONAL = ("scipy", "pandas")
 

@@ -8,8 +8,8 @@ WARPGROUP = 4 * WARP
 ISSUED_PER_CYCLE = 4
 # Parts of an SM, each with a scheduler and a quarter of the registers of its own.
 SUB_PARTITIONS = ISSUED_PER_CYCLE
-# What an SM holds at once, of the largest compute capabilities (same guide, "Compute Capabilities").
-SM_THREADS, SM_BLOCKS, SM_REGISTERS = 2048, 32, 65536
+# Of an SM, of every GPU since Maxwell (same guide, "Compute Capabilities").
+SM_REGISTERS = 65536
 # What caches move at once, a sector; a line has four. A coalesced access of a warp moves a line.
 SECTOR_BYTES, LINE_BYTES = 32, 128
 # Shared memory serves a word of each bank a cycle (CUDA C++ Programming Guide, "Shared Memory").

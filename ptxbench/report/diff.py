@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxbench.analysis.board_spread import ln_clock_ratio
+from ptxbench.analysis.board_spread import MIN_ROWS, ln_clock_ratio
 from ptxbench.core.condition import ARAFA, DYNAMIC, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
@@ -23,8 +23,6 @@ from ptxbench.storage.shipped import SHIPPED
 # Their rows have an energy that is compared.
 _PROTOCOLS = (ARAFA, DYNAMIC)
 _PERCENTILE = 95
-# A factor fitted to fewer rows explains them by itself.
-_MIN_ROWS = 3
 
 Float64s = npt.NDArray[np.float64]
 
@@ -277,7 +275,7 @@ def agreement(protocol: str, rows: Sequence[RowDiff]) -> Agreement:
     nan = math.nan
     counts = protocol, len(shown), len(judged), sum(row.beyond is True for row in judged)
     off = _off_by(ratio) if len(ratio) else (nan, nan)
-    if len(ratio) < _MIN_ROWS:
+    if len(ratio) < MIN_ROWS:
         return Agreement(*counts, *off, nan, nan, nan, 0, nan)
     # The median of logarithms, so that swapping the runs inverts the factor also for an even number of rows.
     factor = math.exp(float(np.median(np.log(ratio))))

@@ -23,7 +23,6 @@ from ptxbench.storage.file_errors import require_regular
 
 OPERATIONS_FILE, SHIPPED_FILE = "operations.parquet", "operations.csv"
 _CURE = "name a table of operations, or the folder that holds it"
-_MS = 1e3
 
 
 @dataclass(frozen=True)

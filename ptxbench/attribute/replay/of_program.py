@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ptxbench.analysis.throttling import HELD_DOWN
 from ptxbench.attribute.attribution import Share
 from ptxbench.attribute.launches import busy_spans, no_launches
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
@@ -52,8 +53,6 @@ from ptxbench.sensors.trace import NS_PER_S, KernelWindow, Trace
 
 # Pauses between kernels that are longer are no time of work; so many of them at most.
 _PAUSE_NS, _MOST_PAUSES = 1_000_000_000, 40
-# Of what draws as much as that of the limit, the limit holds the clock down: NVML's reasons are not recorded.
-_AT_LIMIT = 0.97
 # Times of a launch in the program and by itself that differ by more are said.
 _OTHER_TIME, _OTHER_TIME_S = 1.5, 5e-6
 # Its exponent of the clock stands for all: it only widens intervals.
@@ -164,7 +163,7 @@ class _Windows:
         window = KernelWindow.spanning(one.start_ns, one.end_ns)
         trace = _trace(self._board, window)
         power = self._power(trace, window, one.times, 0)
-        if power.power.power_w > _AT_LIMIT * self._limits.set_w:
+        if power.power.power_w > HELD_DOWN * self._limits.set_w:
             power = self._power(trace, window, one.times, POWER_CAP)
         sleeps = one.launches if one.kind == SLEEPING else one.sleeps
         run = ReplayRun(
@@ -252,7 +251,7 @@ def _busy(recorded: RecordedProgram, board: RecordedBoard) -> StepEnergy:
     energy_j = sum(one.energy_j for one in energies)
     half_j = sum(one.interval_j[1] - one.interval_j[0] for one in energies) / 2
     time_s = sum(span.elapsed_s for span in spans)
-    limited = energy_j / time_s > _AT_LIMIT * board.facts.limit_w
+    limited = energy_j / time_s > HELD_DOWN * board.facts.limit_w
     clock_mhz, temperature_c = (
         _mean(board, source, spans) for source in (SourceName.CLOCK, SourceName.TEMPERATURE)
     )

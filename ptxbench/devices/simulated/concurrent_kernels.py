@@ -10,9 +10,9 @@ from ptxbench.core.threads import WARP
 from ptxbench.devices.simulated.ground_truth import counted_energy_pj, counted_pipe_cycles
 from ptxbench.devices.simulated.physics import Phase
 from ptxbench.devices.simulated.profile import Chip, Profile
+from ptxbench.devices.simulated.timing import REGISTER_UNIT
 from ptxbench.devices.simulated.whole_kernel import WAIT_CYCLES, reading_s
 
-_REGISTER_UNIT = 8
 _DONE = 1e-9
 
 
@@ -157,7 +157,7 @@ def _room(kernel: CountedKernel, others: Sequence[_Running], chip: Chip) -> int:
 
 def _registers(kernel: CountedKernel) -> int:
     """Return the registers of a block."""
-    return -(-max(1, kernel.registers) // _REGISTER_UNIT) * _REGISTER_UNIT * WARP * kernel.warps
+    return -(-max(1, kernel.registers) // REGISTER_UNIT) * REGISTER_UNIT * WARP * kernel.warps
 
 
 def _energy_j(kernel: CountedKernel, profile: Profile) -> float:

@@ -12,7 +12,8 @@ from ptxbench.devices.simulated.physics import Phase
 from ptxbench.devices.simulated.profile import Profile
 from ptxbench.sass.program import Loop
 
-_REGISTER_UNIT = 8
+# An SM hands out so many registers at once to each thread of a warp.
+REGISTER_UNIT = 8
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def resident_blocks(registers: int, threads: int, profile: Profile, shared_bytes
     chip = profile.chip
     # An SM hands out threads by the warp, and registers by eight to each of a warp's threads.
     whole_warps = math.ceil(threads / WARP) * WARP
-    given = max(1, math.ceil(registers / _REGISTER_UNIT)) * _REGISTER_UNIT
+    given = max(1, math.ceil(registers / REGISTER_UNIT)) * REGISTER_UNIT
     by_threads = chip.max_threads_per_sm // whole_warps
     # A warp's registers lie in one sub-partition.
     of_one = chip.registers_per_sm // chip.schedulers_per_sm // (given * WARP)
