@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from importlib.resources import files
 
 from ptxbench.catalogue.common import main_opcodes
-from ptxbench.catalogue.load import load_catalogue, load_named
+from ptxbench.catalogue.load import load_catalogue, load_named, rows_naming
 from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.types import TYPES
 from ptxbench.core.errors import InputError
@@ -216,13 +216,17 @@ def _is_said(text: str) -> bool:
 
 
 def _searched_word(pattern: str) -> Found:
-    rows = load_catalogue()
     text = pattern.strip().lower()
-    word = text if _is_said(text) else _head(text)
-    first = (_by_main_sass,) if _head(pattern).isupper() else ()
-    for step in (*first, *_STEPS) if word else ():
+    word = text if text == _head(text) or _is_said(text) else _head(text)
+    if word and _head(pattern).isupper():
+        fits, by = _by_main_sass(word)
+        # Only these rows are made of the catalogue, where the word is no pattern.
+        named = load_catalogue() if _is_glob(word) else rows_naming((word,))
+        if found := tuple(filter(fits, named)):
+            return Found(pattern, found, by)
+    for step in _STEPS if word else ():
         fits, by = step(word)
-        if found := tuple(filter(fits, rows)):
+        if found := tuple(filter(fits, load_catalogue())):
             return Found(pattern, found, by)
     return Found(pattern, ())
 
