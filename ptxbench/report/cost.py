@@ -173,7 +173,7 @@ def costs_document(costs: Sequence[Cost], tables: Sequence[Atlas]) -> dict[str, 
     """Return the rows and where they were measured, for JSON."""
     return {
         "tables": [_origin(table) for table in tables],
-        "rows": [asdict(cost) for cost in costs],
+        "rows": costs,
     }
 
 
@@ -346,7 +346,7 @@ def _origin(table: Atlas) -> dict[str, object]:
         "ptxbench_commit": manifest.commit,
         "schema_version": manifest.schema,
         "scale_ci95": manifest.part.scale_ci95,
-        "boards": [asdict(board) for board in table.spread.boards] if table.spread else [],
+        "boards": table.spread.boards if table.spread else (),
     }
 
 
