@@ -19,7 +19,7 @@ from ptxbench.tune.configuration import Configuration
 from ptxbench.tune.element import DTYPES, ELEMENTS
 from ptxbench.tune.isolate import tune_isolated
 from ptxbench.tune.observer import Observer
-from ptxbench.tune.search_options import TuningOptions, VariantTimeout
+from ptxbench.tune.search_options import VARIANT_TIMEOUT_S, TuningOptions, VariantTimeout
 from ptxbench.tune.spec import KernelSpec
 from ptxbench.tune.spec_file import read_spec
 from ptxbench.tune.trial import Trial
@@ -174,7 +174,7 @@ class TuneKernelOptions(TuningOptions):
     sample: Annotated[int, Opt(0, 100_000)] = 5
     out: str | Path | None = None
     isolate: bool = False
-    limit_s: VariantTimeout = 60.0
+    limit_s: VariantTimeout = VARIANT_TIMEOUT_S
 
 
 @takes(TuneKernelOptions)

@@ -16,7 +16,14 @@ from ptxbench.core.gpu_info import GpuInfo, GpuKind
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import GpuSpec
 from ptxbench.storage.atomic import write_text
-from ptxbench.tune.search_options import SampleOptions, SearchOptions, SeedOptions, VariantTimeout
+from ptxbench.tune.blocks.guerreiro import HIGH_OCCUPANCY
+from ptxbench.tune.search_options import (
+    VARIANT_TIMEOUT_S,
+    SampleOptions,
+    SearchOptions,
+    SeedOptions,
+    VariantTimeout,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +46,8 @@ class _Trying:
     """
 
     sizes: Annotated[Mapping[int | str, float] | None, Opt(metavar="NAME=N", flag="--set")] = None
-    limit_s: VariantTimeout = 60.0
-    high_occupancy: Annotated[float, Opt(0, 1)] = 0.8
+    limit_s: VariantTimeout = VARIANT_TIMEOUT_S
+    high_occupancy: Annotated[float, Opt(0, 1)] = HIGH_OCCUPANCY
     in_process: bool = False
     t1: Path | None = None
 

@@ -140,6 +140,11 @@ def tables_of(default: str, *, former: str) -> Opt:
     return Opt(help=text, metavar="TABLE", flag="--table", former=(former,))
 
 
+# Length of the window of a trial of `tune`, s; chosen. At the power limit it does not do, and trials run on
+# until they settle (docs/tuning.md).
+TRIAL_WINDOW_S = 0.4
+
+
 def window_of(default: str) -> Opt:
     """Return the option --window in seconds, with what its help says of the default."""
     return Opt(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ptxbench.core.option import Opt
-from ptxbench.core.shared_options import L2, TUNE_TABLE, WARM, Seed, window_of
+from ptxbench.core.shared_options import L2, TRIAL_WINDOW_S, TUNE_TABLE, WARM, Seed, window_of
 
 if TYPE_CHECKING:
     from ptxbench.tune.objective import Goal
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 # As in ptxbench.tune.objective, which would load numpy.
 _OBJECTIVES = ("energy", "time", "edp", "power-limited", "gflops-per-w", "metric")
+
+# Default of `VariantTimeout`, s; chosen.
+VARIANT_TIMEOUT_S = 60.0
 
 VariantTimeout = Annotated[
     float,
@@ -61,7 +64,7 @@ class SearchOptions:
     budget: Annotated[int, Opt(1, 100_000)] = 50
     candidates: Annotated[int | None, Opt(1, 100_000)] = None
     measure: Annotated[str, Opt(choices=("energy", "time"))] = "energy"
-    window_s: Annotated[float, window_of("0.4")] = 0.4
+    window_s: Annotated[float, window_of(f"{TRIAL_WINDOW_S:g}")] = TRIAL_WINDOW_S
     prune: Annotated[float | None, Opt(1, 1000)] = None
     measurements: Annotated[int, Opt(1, 100)] = 1
     heat_up_s: Annotated[float, Opt(0, 3600, flag="--heat-up")] = 0.0

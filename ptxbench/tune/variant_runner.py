@@ -13,7 +13,7 @@ from ptxbench.catalogue.occupancy import occupancy
 from ptxbench.core.errors import ArgumentError, LaunchError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.gpu_settings import GpuSettings
-from ptxbench.core.shared_options import FLUSHED, WARM
+from ptxbench.core.shared_options import FLUSHED, TRIAL_WINDOW_S, WARM
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.calling import Call, CallingGpu, Flush, FlushingGpu
 from ptxbench.energy.settled import SourceCheck
@@ -65,7 +65,7 @@ class TrialOptions:
     """
 
     power: bool = True
-    window_s: float = 0.4
+    window_s: float = TRIAL_WINDOW_S
     pattern: str = "random"
     seed: int = 0
     measurements: int = 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ptxbench.core.errors import LaunchError
+from ptxbench.core.shared_options import TRIAL_WINDOW_S
 from ptxbench.devices.base import Gpu, Launch
 from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.sensor_choice import board_sensor
@@ -78,7 +79,7 @@ class ConcurrentRunner:
         self,
         gpu: Gpu,
         kernels: Sequence[UserKernel],
-        window_s: float = 0.4,
+        window_s: float = TRIAL_WINDOW_S,
         checked: dict[tuple[str, str], str] | None = None,
         before: Iterable[ConcurrentTrial] = (),
     ) -> None:

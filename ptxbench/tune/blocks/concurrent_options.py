@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from ptxbench.core.option import Opt
-from ptxbench.core.shared_options import Seed, window_of
+from ptxbench.core.shared_options import TRIAL_WINDOW_S, Seed, window_of
+from ptxbench.tune.blocks.guerreiro import HIGH_OCCUPANCY
 
 if TYPE_CHECKING:
     from ptxbench.tune.clocks.axes import Values
@@ -28,9 +29,9 @@ class ConcurrentOptions:
     objective: Annotated[str, Opt(choices=("energy", "time", "edp"), flag="--minimize")] = "energy"
     patience: Annotated[int, Opt(1, 32)] = 1
     exhaustive: bool = False
-    window_s: Annotated[float, window_of("0.4")] = 0.4
+    window_s: Annotated[float, window_of(f"{TRIAL_WINDOW_S:g}")] = TRIAL_WINDOW_S
     # Quoted, so that no module with numpy is loaded for its name.
     clocks: Annotated["Values | None", Opt()] = None  # noqa: UP037
     allow_settings: bool = False
-    high_occupancy: Annotated[float, Opt(0, 1)] = 0.8
+    high_occupancy: Annotated[float, Opt(0, 1)] = HIGH_OCCUPANCY
     seed: Seed = None
