@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ptxbench.api.estimate_options import EstimateOptions, KernelOptions
+from ptxbench.api.estimate_options import EstimateOptions, KernelOptions, is_specification
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.emulator.sass.launch import Dims, Launch, emulate
 from ptxbench.emulator.sass.machine import OnProgress
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ptxbench.model.atlas import Atlas
     from ptxbench.model.work import Activity, KernelWork
 
-SPECIFICATION = ".toml"
 _TELLS_ITSELF = ("operands", "integer_data", "trips", "probability", "dram_bytes", "l2_bytes")
 
 
@@ -42,11 +41,6 @@ class EmulatedKernel:
     activity: Activity
     modelled: bool
     notes: tuple[str, ...]
-
-
-def is_specification(kernel: str | Path | bytes | None) -> bool:
-    """Return whether a kernel is named by its specification."""
-    return isinstance(kernel, str | Path) and str(kernel).endswith(SPECIFICATION)
 
 
 def launch_of_specification(path: Path, sizes: Mapping[int | str, float], known: Atlas) -> tuple[Launch, str]:

@@ -7,8 +7,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ptxbench.codegen.containers import device_images, is_cubin, require_ptx
 from ptxbench.core.option import Arg, Opt
 from ptxbench.core.shared_options import BY_DIMENSION, OneOptLevel
+from ptxbench.storage.file_errors import NAME_CODE, read_bytes
 
 if TYPE_CHECKING:
     from ptxbench.api.table import Table
@@ -94,3 +96,22 @@ class KernelOptions(EstimateOptions):
     _: KW_ONLY
     arguments: Sequence[Any] | None = None
     shared_bytes: Annotated[int, Opt(0, 1 << 20)] = 0
+
+
+def is_specification(kernel: str | Path | bytes | None) -> bool:
+    """Return whether a kernel is named by its specification."""
+    return isinstance(kernel, str | Path) and str(kernel).endswith(".toml")
+
+
+def require_code(path: Path) -> None:
+    """Refuse a file that holds no kernel, before a table is read.
+
+    Raises:
+        InputError: It cannot be read, or has neither PTX nor machine code.
+    """
+    if path.is_dir():
+        return
+    code = read_bytes(path, NAME_CODE)
+    # What is said of CUDA C++ names the table's GPU.
+    if path.suffix != ".cu" and not is_cubin(code) and not device_images(code, str(path)):
+        require_ptx(code, str(path))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from ptxbench.api.estimate_options import EstimateOptions
+from ptxbench.api.estimate_options import EstimateOptions, is_specification, require_code
 from ptxbench.cli.command import command_of, of_flags
 from ptxbench.cli.output import encoded, print_encoded, print_table
 from ptxbench.cli.progress import progress_lines
@@ -56,16 +56,17 @@ def command(options: _Options) -> None:
     block and pass, else those of --dram-bytes and --l2-bytes. A CSV of ncu has the executed counts. Without
     --time-s (or gpu__time_duration in the CSV) the time is modelled.
     """
-    from ptxbench.api.emulating import is_specification
-    from ptxbench.api.kernel import estimate_of
-    from ptxbench.api.table import load_table
-    from ptxbench.model.default_table import default_table
-
     launched = options.ncu is not None or is_specification(options.kernel)
     if not launched and (options.grid is None or options.block is None):
         raise click.UsageError(
             "give the launch's shape with --grid BLOCKS --block THREADS, or counts with --ncu."
         )
+    if not launched:
+        require_code(Path(options.kernel))
+    from ptxbench.api.kernel import estimate_of
+    from ptxbench.api.table import load_table
+    from ptxbench.model.default_table import default_table
+
     if options.html is not None:
         _require_page(options.html, options.against)
         options = replace(options, explain=True)

@@ -79,6 +79,25 @@ def device_images(code: bytes, what: str) -> tuple[DeviceImage, ...]:
     return tuple(found)
 
 
+def require_ptx(code: bytes, what: str, make: str = "") -> None:
+    """Refuse a file that holds no image and is no PTX with an entry.
+
+    Args:
+        code: The file.
+        what: Where it comes from, for messages.
+        make: What the message ends with: how to make a file that fits.
+
+    Raises:
+        InputError: It is none.
+    """
+    if code.startswith(ELF):
+        raise InputError(f"{what} holds no code of a GPU; name the file that has the kernel")
+    if b".target" not in code or b".entry" not in code:
+        raise InputError(
+            f"{what} is neither PTX with an entry nor a cubin, a fat binary or a host's file with one{make}"
+        )
+
+
 def _members(archive: bytes) -> Iterator[bytes]:
     """Return the files in a static library, without libraries; a member begins at any even place."""
     at = len(_ARCHIVE)

@@ -12,7 +12,7 @@ from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.catalogue.occupancy import BlockNeeds, blocks_per_sm, lines_of_a_block
 from ptxbench.catalogue.product import l2_bytes
 from ptxbench.codegen.assemble import assemble_any_version
-from ptxbench.codegen.containers import ELF, device_images, is_cubin
+from ptxbench.codegen.containers import device_images, is_cubin, require_ptx
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.demangle import short_names
 from ptxbench.core.errors import ArgumentError, InputError, RefusedModuleError
@@ -157,14 +157,9 @@ def _machine_code(code: bytes, what: str, gpu: GpuInfo, opt_level: OptLevel) -> 
         return [(what, one.data, "") for one in own]
     texts = [one.data.decode(errors="replace") for one in images if one.is_ptx]
     if not images:
+        make = f"; make one: `nvcc -cubin -arch={gpu.target} -lineinfo {what}`" * what.endswith(".cu")
+        require_ptx(code, what, make)
         texts = [code.decode(errors="replace")]
-        if code.startswith(ELF):
-            raise InputError(f"{what} holds no code of a GPU; name the file that has the kernel")
-        if ".target" not in texts[0] or ".entry" not in texts[0]:
-            raise InputError(
-                f"{what} is neither PTX with an entry nor a cubin, a fat binary or a host's file with one"
-                + f"; make one: `nvcc -cubin -arch={gpu.target} -lineinfo {what}`" * what.endswith(".cu")
-            )
     fitting = [text for text in texts if _runs_on(text, gpu)]
     if not fitting:
         held = ", ".join(one.name for one in images) or f"PTX of {_target_of(texts[0])}"

@@ -32,6 +32,14 @@ def test_the_page_explains_what_is_printed(tmp_path, capsys):
     assert "leave --against out" in capsys.readouterr().err
 
 
+def test_a_file_without_a_kernel_is_refused_before_any_table_is_read(tmp_path, capsys):
+    text = tmp_path / "notes.txt"
+    text.write_text("no kernel")
+    for file, why in ((tmp_path / "missing.ptx", "No such file"), (text, "neither PTX with an entry nor")):
+        assert main(["estimate", str(file), *SHAPE, "--table", "no-table"]) == 2
+        assert why in capsys.readouterr().err
+
+
 def test_another_kernel_may_have_another_name(capsys):
     words = ["estimate", str(KERNELS / "operators.ptx"), "--entry", "f_sin", *SHAPE, "--table", "h200"]
     assert main([*words, "--against", f"{KERNELS / 'operators.ptx'}::f_pow"]) == 0
