@@ -7,6 +7,7 @@ from typing import Annotated
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import TIME
 
+# Bounds of a budget; chosen.
 LEAST_S, MOST_S = 0.5, 3600.0
 
 Budget = Annotated[

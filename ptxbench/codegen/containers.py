@@ -22,6 +22,7 @@ _FILE = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _PTX, _ELF = 1, 2
 _CODECS = {0x2000: "lz4_raw", 0x8000: "zstd"}
+# Of an unpacked member: a larger size is damage; chosen.
 _MOST_BYTES = 1 << 30
 
 

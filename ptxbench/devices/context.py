@@ -10,6 +10,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import GpuError, LaunchError
 from ptxbench.devices.device_buffer import Call
 
+# Modules that stay loaded; the oldest goes first. Chosen.
 _CACHED_MODULES = 64
 
 

@@ -10,6 +10,7 @@ from ptxbench.core.cubin import Cubin
 from ptxbench.core.errors import LaunchError, RefusedModuleError
 from ptxbench.devices.device_buffer import Call
 
+# Of what the driver says of a refused kernel; chosen.
 _LOG_BYTES = 8192
 
 

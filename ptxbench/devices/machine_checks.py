@@ -18,12 +18,12 @@ from ptxbench.core.toolchain import assembler_name, tool_path, tool_version
 from ptxbench.devices.base import Gpu
 from ptxbench.devices.driver_presence import driver_traces
 from ptxbench.devices.pollers import poller_verdicts
+from ptxbench.sensors.base import HOPPER
 from ptxbench.sensors.sources import nvml_sources
 from ptxbench.storage.doctor_file import State, Verdict
 
 _PACKAGES = {"pynvml": "nvidia-ml-py", "cuda.bindings": "cuda-bindings"}
 _PARAMETERS = Path("/proc/driver/nvidia/params")
-_HOPPER = 90
 # The device files that CUDA and NVML open.
 _NEEDED = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm")
 # By nvmlReturn_t.
@@ -130,7 +130,7 @@ def dcgm_verdict(capability: int) -> Verdict:
         capability: Compute capability times ten.
     """
     here = "dcgmi is here; " if shutil.which("dcgmi") else ""
-    if capability == _HOPPER:
+    if capability == HOPPER:
         text = (
             "profiling metrics (fields 1001 to 1014) below 100 ms: on Hopper 100 ms is a hard limit, and what"
             " `dcgmi dmon -d 1` prints is invalid (NVIDIA/DCGM issue 310)"

@@ -17,6 +17,7 @@ from ptxbench.experiment.isolate import board_work
 from ptxbench.experiment.supervise import supervise
 from ptxbench.experiment.table_options import TableOptions
 
+# Between two looks at the tasks.
 _LOOK_S = 0.5
 # So long before its limit Slurm signals a task, which then keeps its run; chosen.
 _GRACE_S = 60

@@ -17,7 +17,7 @@ from ptxbench.model.throughput import modelled_time_s, moved_time_s
 from ptxbench.model.work import KernelWork
 
 # An opcode below this share of all kernels' instructions is not worth a row; chosen.
-_LEAST_SHARE = 0.001
+LEAST_SHARE = 0.001
 
 
 def slack_of(work: KernelWork, time: TimeTerms | None) -> float:
@@ -108,7 +108,7 @@ def rows_for(path: Path) -> tuple[str, ...]:
         work = work_of(launches.of(kernel), kernel, path)
         for opcode, count in work.opcodes:
             shares[opcode] = max(shares.get(opcode, 0.0), count / work.executions)
-    wanted = sorted((op for op, share in shares.items() if share >= _LEAST_SHARE), key=lambda op: -shares[op])
+    wanted = sorted((op for op, share in shares.items() if share >= LEAST_SHARE), key=lambda op: -shares[op])
     names = measuring(wanted)
     if not names:
         raise InputError(f"{path}: no instruction of the catalogue becomes an opcode that was counted")

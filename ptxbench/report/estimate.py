@@ -10,13 +10,13 @@ from pathlib import PurePath
 from ptxbench.catalogue.common import measuring
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.estimate import Coverage, KernelEstimate, Part
+from ptxbench.model.inputs import LEAST_SHARE
 from ptxbench.report.sections import Section
 
 DOCS = ("docs/model.md",)
 _FILLS_SHOWN = 8
 _LINES_SHOWN = 20
 _LACKING_SHOWN = 3
-_LEAST_LACKING = 0.001
 
 
 def sections(result: KernelEstimate, gpu: GpuInfo, counts: str = "") -> tuple[Section, ...]:
@@ -58,7 +58,7 @@ def _coverage(coverage: Coverage, counts: str) -> list[str]:
         f"rows of their own: {100 * coverage.own_row:.1f}% of the executed instructions; told with others:"
         f" {100 * coverage.together:.1f}%; stand-ins: {100 * coverage.stand_in:.1f}%"
     ]
-    most = [(opcode, share) for opcode, share in coverage.lacking if share >= _LEAST_LACKING][:_LACKING_SHOWN]
+    most = [(opcode, share) for opcode, share in coverage.lacking if share >= LEAST_SHARE][:_LACKING_SHOWN]
     names = measuring(opcode for opcode, _ in most)
     shown = [
         f"{opcode} ({100 * share:.1f}%, by {names[opcode]})"

@@ -14,6 +14,7 @@ from pathlib import Path
 from ptxbench.core.errors import InputError
 from ptxbench.storage.file_errors import opened
 
+# Bytes that are read at a time, and by which a file is known.
 _BLOCK = 1 << 20
 _HEAD = 4096
 _GZIP = b"\x1f\x8b"

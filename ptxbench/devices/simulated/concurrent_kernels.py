@@ -13,6 +13,7 @@ from ptxbench.devices.simulated.profile import Chip, Profile
 from ptxbench.devices.simulated.timing import REGISTER_UNIT
 from ptxbench.devices.simulated.whole_kernel import WAIT_CYCLES, reading_s
 
+# What is left of a wave is rounding.
 _DONE = 1e-9
 
 
