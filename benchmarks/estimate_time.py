@@ -1,9 +1,9 @@
-"""CPU time of `ptxbench estimate` beside that of a Python which only imports numpy. Needs no GPU.
+"""CPU time of `ptxbench cost` and `estimate` beside that of a Python which only imports numpy. Needs no GPU.
 
     python benchmarks/estimate_time.py
 
-Both examples of the README are run so many times in processes of their own; the least of each counts, with
-the assembler that the second one calls. Exit codes: 0 done, 1 an estimate failed.
+Look-ups, and both estimates of the README, are run so many times in processes of their own; the least of
+each counts, with the assembler that the last one calls. Exit codes: 0 done, 1 a command failed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ ROOT = Path(__file__).resolve().parents[1]
 RUN = ROOT / "results" / "nvidia-h200" / "full"
 COUNTS = ROOT / "results/nvidia-h200/validation/counts/counts-93-95-97-99-101-103-105-107-109-110.csv"
 KERNEL = ROOT / "tests" / "model" / "kernels" / "elementwise.ptx"
+_COST = (sys.executable, "-m", "ptxbench", "cost")
 _ESTIMATE = (sys.executable, "-m", "ptxbench", "estimate")
 _TABLE = ("--table", str(RUN), "--json")
 COMMANDS = {
     "import numpy": (sys.executable, "-c", "import numpy"),
+    "cost, a name": (*_COST, "fma.rn.f32"),
+    "cost, SASS": (*_COST, "FFMA"),
     "estimate, counts by ncu": (*_ESTIMATE, "stencil7", "--ncu", str(COUNTS), *_TABLE),
     "estimate, a PTX file": (
         *(*_ESTIMATE, str(KERNEL), "--grid", "1056", "--block", "256", "--trips", "0=4096"),
