@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
-from ptxbench.api.estimate_options import EstimateOptions, KernelOptions, is_specification
+from ptxbench.api.estimate_options import EstimateOptions, KernelOptions
 from ptxbench.api.table import Table, load_table
 from ptxbench.catalogue.occupancy import MAX_GRID, MAX_THREADS
 from ptxbench.core.bounds import whole_within, within
@@ -156,14 +156,11 @@ def _told(
     on_progress: Callable[[int], None] | None,
 ) -> _Told:
     """Count what a kernel executes: in the emulator, by its code, or as ncu did."""
-    # Most kernels need no emulator, which takes a moment to load.
-    has_arguments = isinstance(options, KernelOptions) and options.arguments is not None
-    if has_arguments or options.sizes or is_specification(kernel):
-        from ptxbench.api.emulating import run_in_emulator
+    from ptxbench.api.emulating import run_in_emulator
 
-        run = run_in_emulator(kernel, options, known, on_progress)
-        if run is not None:
-            return _Told(run.work, run.modelled, run.notes, (run.work, run.cold), activity=run.activity)
+    run = run_in_emulator(kernel, options, known, on_progress)
+    if run is not None:
+        return _Told(run.work, run.modelled, run.notes, (run.work, run.cold), activity=run.activity)
     if options.ncu is not None:
         return _Told(*_profiled(kernel, Path(options.ncu), options.time_s, known), ())
     require_shape(kernel, options.grid, options.block)
