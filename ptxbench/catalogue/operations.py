@@ -117,7 +117,7 @@ def parse_operation(text: str) -> Operation | None:
         InputError: It begins with a kind of operation, but type or shape are missing or do not fit; or it has
             a shape, but no kind.
     """
-    words = text.lower().split()
+    words = _words(text)
     if len(words) < 2 or not (words[0] in KINDS or any(map(_SHAPE_OF_SEVERAL.fullmatch, words))):
         return None
     if words[0] not in KINDS:
@@ -140,9 +140,16 @@ def parse_operation(text: str) -> Operation | None:
     return Operation(op, dtypes[0], shape)
 
 
+def _words(text: str) -> list[str]:
+    """Return the words of a text, the kind as one, also where it is written `attention decode`."""
+    words = text.lower().split()
+    kind = "_".join(words[:2])
+    return [kind, *words[2:]] if kind in KINDS else words
+
+
 def named_kinds(text: str) -> tuple[str, ...]:
     """Return the kinds that one word names, or begins: none where it may be an instruction, such as add."""
-    word = text.lower()
+    word = " ".join(_words(text))
     if word == "operations":
         return tuple(KINDS)
     return tuple(kind for kind in KINDS if word in (kind, kind.split("_")[0]) and word not in _OF_PTX)

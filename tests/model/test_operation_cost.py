@@ -27,6 +27,7 @@ def rows():
         ("gemm 4096x4096x4096 bf16", Operation("gemm", "bf16", (4096, 4096, 4096))),
         ("GEMM fp16 16x32x64", Operation("gemm", "f16", (16, 32, 64))),
         ("softmax 128x8192 float32", Operation("softmax", "f32", (128, 8192))),
+        ("attention decode 1x28x4x1024x128 bf16", Operation("attention_decode", "bf16", (1, 28, 4, 1024, 128))),
         ("fma.rn.f32", None),
         ("add", None),
         ("u32 add", None),
@@ -58,6 +59,7 @@ def test_what_is_nearly_an_operation_says_the_form(text, words):
 
 def test_the_first_word_of_a_kind_names_all_that_begin_with_it():
     assert named_kinds("attention") == ("attention_prefill", "attention_decode")
+    assert named_kinds("Attention decode") == ("attention_decode",)
     assert named_kinds("Softmax") == ("softmax",)
     # These may be instructions.
     assert named_kinds("add") == named_kinds("tensor") == ()
