@@ -27,7 +27,7 @@ def rows():
         ("gemm 4096x4096x4096 bf16", Operation("gemm", "bf16", (4096, 4096, 4096))),
         ("GEMM fp16 16x32x64", Operation("gemm", "f16", (16, 32, 64))),
         ("softmax 128x8192 float32", Operation("softmax", "f32", (128, 8192))),
-        ("attention decode 1x28x4x1024x128 bf16", Operation("attention_decode", "bf16", (1, 28, 4, 1024, 128))),
+        ("attention decode 1x8x4x64x64 bf16", Operation("attention_decode", "bf16", (1, 8, 4, 64, 64))),
         ("fma.rn.f32", None),
         ("add", None),
         ("u32 add", None),
