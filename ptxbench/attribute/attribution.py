@@ -23,7 +23,7 @@ by time of the rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -44,6 +44,11 @@ _MOST_OF_LENGTH = 1.02
 BY_TIME = "its group's energy by time, not measured"
 BY_TABLE = "its group's energy by the table's estimates, not measured"
 BY_REPLAY = "its group's energy by an earlier replay, not measured here"
+
+
+def is_whole_run(names: Collection[str]) -> bool:
+    """Return whether a row of these names is all of a run, which could not be separated."""
+    return len(names) > 1 and NO_KERNEL in names
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Share:
     @property
     def is_whole(self) -> bool:
         """Whether it is all of a run, which could not be separated."""
-        return len(self.names) > 1 and NO_KERNEL in self.names
+        return is_whole_run(self.names)
 
 
 @dataclass(frozen=True)

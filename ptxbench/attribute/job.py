@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from ptxbench.api.window_energy import energy_text
-from ptxbench.attribute.attribution import NO_KERNEL
+from ptxbench.attribute.attribution import NO_KERNEL, is_whole_run
 from ptxbench.attribute.baseline import read_energy
 from ptxbench.attribute.program import energy_of
 from ptxbench.attribute.rank import Rank, rank_folders
@@ -80,7 +80,7 @@ class RankEnergy:
     def in_kernels(self) -> float:
         """Share of its energy while kernels ran; NaN where it is not known."""
         rows = self.report["kernels"]
-        if any(len(row["kernels"]) > 1 and NO_KERNEL in row["kernels"] for row in rows):
+        if any(is_whole_run(row["kernels"]) for row in rows):
             return math.nan
         idle_j = sum(_joules(row["energy_j"]) for row in rows if row["kernels"] == [NO_KERNEL])
         return 1 - idle_j / self.energy_j if rows and self.energy_j > 0 else math.nan
