@@ -70,7 +70,8 @@ def command(given: ClusterOptions) -> None:
             known = known_difference(given.sensor_path, gpu.info) if given.sensor_path is not None else 0.0
             folder = start_run(gpu, options, given.out, sensors, known)
         with folder:
-            rows = _measure(gpu, folder, given.spec, 60 * given.minutes if given.minutes else math.inf)
+            minutes = math.inf if given.most_minutes is None else given.most_minutes
+            rows = _measure(gpu, folder, given.spec, 60 * minutes)
             _say_changed(gpu, folder)
     finally:
         gpu.close()

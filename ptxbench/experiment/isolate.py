@@ -32,7 +32,7 @@ def table_work(options: TableOptions, out: Path) -> Work:
     """
 
     def command(passed_s: float) -> Sequence[str]:
-        left_minutes = options.minutes
+        left_minutes = options.most_minutes
         if left_minutes is not None:
             left_minutes = max(round(left_minutes - passed_s / 60, 3), _LEAST_MINUTES)
         own = replace(options, out=out, isolate=False, budget_minutes=left_minutes)

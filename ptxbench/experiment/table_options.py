@@ -104,7 +104,7 @@ class TableOptions(RowOptions, _What):
         return chosen(patterns, self.category)
 
     @property
-    def minutes(self) -> float | None:
+    def most_minutes(self) -> float | None:
         """How long the run may measure; None: to its end."""
         from ptxbench.experiment.plan import STANDARD_MINUTES
 

@@ -20,9 +20,9 @@ from fakes.profile_file import write_profile
 from ptxbench.api.table import load_run
 from ptxbench.catalogue.starters import STARTERS
 from ptxbench.cli.main import run
+from ptxbench.cli.table_cluster import ClusterOptions
 from ptxbench.devices.driver_presence import driver_traces, wants_gpus
 from ptxbench.devices.simulated.load import H200
-from ptxbench.experiment.table_options import TableOptions
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.nvml import NvmlDevice
 from ptxbench.storage import known_rows
@@ -275,9 +275,10 @@ def test_all_of_the_catalogue_is_more_than_the_starters(monkeypatch, tmp_path):
 def test_the_standard_is_chosen_by_the_gpu_at_o3_and_a_pack_of_it_is_one_file(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("ptxbench.experiment.plan.STANDARD", 2)
     out = tmp_path / "standard"
-    assert TableOptions(standard=True).minutes == 15
-    assert TableOptions(standard=True, budget_minutes=3).minutes == 3
-    assert TableOptions().minutes is None
+    # As the command reads them: its `minutes` are those of a task of a cluster.
+    assert ClusterOptions(standard=True).most_minutes == 15
+    assert ClusterOptions(standard=True, budget_minutes=3).most_minutes == 3
+    assert ClusterOptions().most_minutes is None
     assert table("--standard", "--gpu", "simulated:a100", "--out", out, *QUICK[2:]) == 0
     with RunFolder.open(out) as folder:
         rows = folder.rows()
