@@ -26,6 +26,8 @@ _PTX_LINE = re.compile(r"\s*(?:@!?%?\w+\s+)?([^\s;]+)")
 _BESIDE_PRODUCTS = frozenset({"NOP", "UMOV"})
 # What only PTX with its operands has.
 _OPERANDS = re.compile(r"[;%,{\[]")
+# Words that narrow nothing: "f32 to f16".
+_FILLERS = frozenset({"to", "of", "the", "a"})
 _WORDS = re.compile(r"[^ -]+")
 _PARTS = re.compile(r"[^.:]+")
 # PTX that moves bits, whose type says no more than how many.
@@ -194,7 +196,7 @@ def opcodes_of(row: Instruction) -> frozenset[str]:
 
 def _searched(pattern: str) -> Found:
     """Return what a pattern stands for that is no whole name; of several words each narrows it."""
-    words = pattern.split()
+    words = [word for word in pattern.split() if word not in _FILLERS]
     if len(words) < 2 or _OPERANDS.search(pattern) or _is_said(pattern.strip().lower()):
         return _searched_word(pattern)
     each = [_searched_word(word) for word in words]
