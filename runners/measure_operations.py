@@ -4,14 +4,16 @@
     python runners/measure_operations.py --gpu 0 --out runs/operations --most-s 560      # and go on later
     python runners/measure_operations.py --gpu 1 --out runs/operations-1 --part 1/2      # every second one
     python runners/measure_operations.py --gpu 1 --out runs/more --without runs/operations  # what it lacks
+    python runners/measure_operations.py --gpu 1 --out runs/more --without h100 --boards 2  # on two boards
     python runners/measure_operations.py --gpu 1 --out runs/again --again h100      # what two boards have
     python runners/measure_operations.py --list
 
 Needs PyTorch. Each operation of `ptxbench.catalogue.operations.used_shapes` is called back to back in windows
 by `ptxbench.bench`, on random numbers: 3 s, or 5 s at the power limit, where it must settle. A short one is
-launched as a CUDA graph of many calls, so that the GPU does not wait for Python. What was measured is on the
-disk before the next begins: the same command goes on. OUT has operations.parquet (a table for `ptxbench cost
-'gemm 4096x4096x4096 bf16' --table OUT`), its rows as they came (operations.jsonl) and manifest.json. What the
+launched as a CUDA graph of many calls, so that the GPU does not wait for Python. The order is random, with
+those that the fewest boards have first. What was measured is on the disk before the next begins: the same
+command goes on, whatever ended it. OUT has operations.parquet (a table for `ptxbench cost 'gemm
+4096x4096x4096 bf16' --table OUT`), its rows as they came (operations.jsonl) and manifest.json. What the
 library cannot do is a row without a number, with the reason. Exit codes: 0 done, 1 time was over first, 2 bad
 input, 3 no GPU.
 """
@@ -24,7 +26,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,8 @@ JOURNAL = "operations.jsonl"
 # Below the power limit three short windows are enough. At it this has room for three of 4 s: the first one
 # that has settled is taken.
 _BUDGET_S, _WINDOWS = 13.5, 3
+# Of fewer operations for each byte memory is the limit, hardly ever power; chosen.
+_LIGHT_FLOPS_PER_BYTE = 32
 # A graph lasts about so long, s, and has at most so many calls.
 _GRAPH_S, _MOST_CALLS = 2e-3, 200
 _SEED = 7
@@ -77,7 +81,7 @@ class Launch:
 
 
 Build = Callable[[Operation], Launch]
-Measure = Callable[[Callable[[], object]], Bench]
+Measure = Callable[[Operation, Callable[[], object]], Bench]
 
 
 @dataclass(frozen=True)
@@ -106,11 +110,18 @@ def main() -> int:
     parser.add_argument(
         "--without", action="append", default=[], metavar="TABLE", help="leave out what it has a number of"
     )
+    parser.add_argument(
+        "--boards", type=int, default=1, metavar="N", help="--without: only what N boards have a number of"
+    )
     parser.add_argument("--again", metavar="TABLE", help="only those of which two boards of it have a number")
     parser.add_argument("--list", action="store_true", help="print the operations and measure nothing")
     arguments = parser.parse_args()
-    wanted = lacking(chosen(arguments.only), arguments.without)
-    operations = part_of(again(wanted, arguments.again) if arguments.again else wanted, arguments.part)
+    known = boards_of(arguments.without)
+    wanted = [one for one in chosen(arguments.only) if known[one] < arguments.boards]
+    if arguments.again:
+        twice = boards_of([arguments.again])
+        wanted = [one for one in wanted if twice[one] > 1]
+    operations = part_of(in_order(wanted, known), arguments.part)
     if arguments.list:
         print("\n".join(map(str, operations)))
         return 0
@@ -129,20 +140,23 @@ def main() -> int:
         part = Part("torch", str(torch.__version__), str(gpu._device.sensors[0].source), _SEED)
         write_manifest(arguments.out / "manifest.json", new_manifest(Kind.STUDY, part, (info,)))
 
-        def bench(call: Callable[[], object]) -> Bench:
-            return settled(call, gpu, arguments.budget_s)
+        def bench(operation: Operation, call: Callable[[], object]) -> Bench:
+            return settled(operation, call, gpu, arguments.budget_s)
 
         left = measure(operations, torch_launch, bench, info, part, arguments.out, arguments.most_s)
     print(f"{arguments.out}: {left} operations are left" if left else f"{arguments.out}: all are measured")
     return 1 if left else 0
 
 
-def settled(call: Callable[[], object], gpu: Any, budget_s: float = _BUDGET_S) -> Bench:
+def settled(operation: Operation, call: Callable[[], object], gpu: Any, budget_s: float = _BUDGET_S) -> Bench:
     """Measure a call in three windows; at the power limit in the first of three long ones that settles."""
-    found = ptxbench.bench(call, budget=budget_s, most_rounds=1, gpu=gpu)
-    if found.at_limit and found.status == "ok":
-        return found
-    return ptxbench.bench(call, budget=budget_s, most_rounds=_WINDOWS - found.at_limit, gpu=gpu)
+    windows = _WINDOWS
+    if operation.flops > _LIGHT_FLOPS_PER_BYTE * operation.bytes_moved:
+        found = ptxbench.bench(call, budget=budget_s, most_rounds=1, gpu=gpu)
+        if found.at_limit and found.status == "ok":
+            return found
+        windows -= found.at_limit
+    return ptxbench.bench(call, budget=budget_s, most_rounds=windows, gpu=gpu)
 
 
 def chosen(only: Sequence[str]) -> tuple[Operation, ...]:
@@ -158,18 +172,17 @@ def chosen(only: Sequence[str]) -> tuple[Operation, ...]:
     return tuple(dict.fromkeys([*found, *(one for one in used_shapes() if one.op in kinds)]))
 
 
-def lacking(operations: Sequence[Operation], tables: Sequence[str]) -> tuple[Operation, ...]:
-    """Return the operations of which no table has a number."""
+def boards_of(tables: Sequence[str]) -> Counter[Operation]:
+    """Return how many boards of some tables have a number of an operation."""
     rows = (row for table in tables for row in read_operations(find_table(table)))
-    known = {row.operation for row in rows if row.valid}
-    return tuple(one for one in operations if one not in known)
+    known = {(row.operation, row.board) for row in rows if row.valid}
+    return Counter(operation for operation, _ in known)
 
 
-def again(operations: Sequence[Operation], table: str) -> tuple[Operation, ...]:
-    """Return those that two boards or more of a table have a number of: there a further board tells most."""
-    known = {(row.operation, row.board) for row in read_operations(find_table(table)) if row.valid}
-    boards = Counter(operation for operation, _ in known)
-    return tuple(one for one in operations if boards[one] > 1)
+def in_order(operations: Sequence[Operation], known: Mapping[Operation, int]) -> tuple[Operation, ...]:
+    """Return operations in random order, those that the fewest boards know first."""
+    mixed = random.Random(_SEED).sample(operations, len(operations))  # noqa: S311
+    return tuple(sorted(mixed, key=lambda one: known[one]))
 
 
 def part_of(operations: Sequence[Operation], part: str) -> tuple[Operation, ...]:
@@ -194,10 +207,10 @@ def measure(
     most_s: float = math.inf,
     now: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Measure what a folder does not have yet, in random order, write its table, return how many are left.
+    """Measure what a folder does not have yet, write its table each time, return how many are left.
 
     Args:
-        operations: All of them.
+        operations: All of them, in the order in which they are measured.
         build: Returns what launches an operation once.
         bench: Measures a call.
         gpu: The board.
@@ -209,16 +222,20 @@ def measure(
     begun_s = now()
     with Lines(out / JOURNAL, OperationRow, lambda row: str(row.operation)).open() as lines:
         left = [one for one in operations if str(one) not in lines.by_name]
-        random.Random(part.seed).shuffle(left)  # noqa: S311
         while left and now() - begun_s < most_s:
-            operation = left.pop()
+            operation = left.pop(0)
             row = measured(operation, build, bench, gpu, part)
             lines.add(row)
             said = f"{row.energy_j:.4g} J, {row.power_w:.0f} W" if row.valid else row.reason
             print(f"{operation}: {said}", file=sys.stderr)
-        kept = [row for row in lines.by_name.values() if row.valid or row.reason]
-    write_operations(out / OPERATIONS_FILE, sorted(kept, key=lambda row: str(row.operation)))
+            _write_table(out, lines.by_name.values())
+        _write_table(out, lines.by_name.values())
     return len(left)
+
+
+def _write_table(out: Path, rows: Iterable[OperationRow]) -> None:
+    kept = [row for row in rows if row.valid or row.reason]
+    write_operations(out / OPERATIONS_FILE, sorted(kept, key=lambda row: str(row.operation)))
 
 
 def measured(
@@ -231,7 +248,7 @@ def measured(
     """Return the row of an operation; one that the library refuses has no number, but the reason."""
     try:
         launch = build(operation)
-        found = bench(launch.run)
+        found = bench(operation, launch.run)
     except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
         text = (str(error).splitlines() or [type(error).__name__])[0][:200]
         return _row(operation, gpu, part, reason=f"{type(error).__name__}: {text}")

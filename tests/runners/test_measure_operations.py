@@ -11,7 +11,7 @@ from fakes.script import load_script
 from fakes.simulated_step import ReplayingGpu
 
 import ptxbench
-from ptxbench.catalogue.operations import Operation, used_shapes
+from ptxbench.catalogue.operations import Operation, parse_operation, used_shapes
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 from ptxbench.storage.operations_file import read_operations
@@ -37,6 +37,8 @@ def measured(runner, tmp_path_factory):
     asked = []
 
     def build(operation):
+        # What was measured is a table before the next begins: no end loses it.
+        assert not asked or len(read_operations(out)) == len(asked)
         asked.append(operation)
         if operation.op == "copy":
             raise RuntimeError("no kernel image is available\nfor this GPU")
@@ -44,8 +46,8 @@ def measured(runner, tmp_path_factory):
             return runner.Launch(drawing(gpu, 100.0))
         return runner.Launch(drawing(gpu, 200.0), 10, is_graph=True)
 
-    def bench(call):
-        return runner.settled(call, gpu)
+    def bench(operation, call):
+        return runner.settled(operation, call, gpu)
 
     part = runner.Part("torch", "2.9", "samples", 7)
     times = iter(range(100))
@@ -112,14 +114,27 @@ def test_operations_are_chosen_by_kind_or_whole(runner, measured):
         runner.chosen(["sort"])
     halves = [runner.part_of(used_shapes(), part) for part in ("1/2", "2/2")]
     assert sorted(map(str, sum(halves, ()))) == sorted(map(str, used_shapes()))
-    # Those of which another table has a number are left out.
-    left = runner.lacking(OPERATIONS, [str(measured)])
-    assert left == OPERATIONS[2:]
-    # A further board tells most of those that two have.
-    assert runner.again(OPERATIONS, str(measured)) == ()
-    assert 100 < len(runner.again(used_shapes(), "h200")) < len(used_shapes())
     with pytest.raises(InputError, match="1/2"):
         runner.part_of(used_shapes(), "3/2")
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        # What another table has a number of is left out, or comes last where more boards are asked for.
+        ([], lambda boards: boards == 0),
+        (["--boards", "2"], lambda boards: boards < 2),
+        (["--boards", "9", "--again", "h200"], lambda boards: boards > 1),
+    ],
+)
+def test_operations_are_those_that_few_boards_have_or_two(runner, options, wanted, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["measure_operations", "--list", "--without", "h200", *options])
+    assert runner.main() == 0
+    known = runner.boards_of(["h200"])
+    listed = [parse_operation(line) for line in capsys.readouterr().out.splitlines()]
+    assert set(listed) == {one for one in used_shapes() if wanted(known[one])}
+    boards = [known[one] for one in listed]
+    assert boards == sorted(boards)
 
 
 @pytest.mark.gpu
@@ -133,8 +148,8 @@ def test_operations_of_pytorch_have_energies(runner, tmp_path):
             ["gemm 4096x4096x4096 bf16", "attention_prefill 1x32x8x2048x128 bf16", "silu_mul 16777216 bf16"]
         )
 
-        def bench(call):
-            return runner.settled(call, gpu)
+        def bench(operation, call):
+            return runner.settled(operation, call, gpu)
 
         assert runner.measure(operations, runner.torch_launch, bench, gpu.info, part, tmp_path) == 0
     rows = read_operations(tmp_path)
