@@ -16,7 +16,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.status import Status
 from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
+from ptxbench.experiment.plan import standard_names
 from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.report.cost import Cost, costs_text, find_costs
 from ptxbench.report.plot import plot_energies
@@ -177,25 +178,40 @@ def imprecise_rows() -> str:
 
 
 def coverage_table() -> str:
-    """Return how many forms of each category have a number on each GPU, and on two boards, in Markdown."""
+    """Return how many forms of each category have a number on each GPU, and on two boards, in Markdown.
+
+    The last line has those that `ptxbench table --standard` measures.
+    """
     target = find_target("sm_90a")
-    heads = [f"{name.upper()} {what}" for name in SHIPPED for what in ("-O3", "-O0", "zeros", "two boards")]
-    lines = [f"| category | can be measured at -O3 | {' | '.join(heads)} |", "| --- |" + " ---: |" * 9]
+    heads = [f"{name.upper()} {what}" for name in SHIPPED for what in _COVERED]
+    lines = [
+        f"| category | can be measured at -O3 | {' | '.join(heads)} |",
+        "| --- |" + " ---: |" * (1 + len(heads)),
+    ]
     forms: dict[str, set[str]] = {}
     for row in load_catalogue():
         form = row.forms(OptLevel.O3)[-1]
         if row.exists_on(target) and not row.refusal(OptLevel.O3, target.name, form):
             forms.setdefault(row.category, set()).add(row.name)
+    kinds = {category: set[str]() for category in forms}
     known = [_known(open_atlas(name)) for name in SHIPPED]
-    for category, names in [*forms.items(), ("all", set().union(*forms.values()))]:
-        counts = [
-            len({one.instruction for one in of_gpu if fits(one) and category in ("all", one.category)})
-            for of_gpu in known
-            for fits in _COVERED
-        ]
-        cells = " | ".join(f"{count:,}" for count in counts)
-        lines.append(f"| {category} | {len(names):,} | {cells} |")
+    for category, names in kinds.items():
+        names |= {one.instruction for of_gpu in known for one in of_gpu if one.category == category}
+    lines += [_covered(category, len(forms[category]), names, known) for category, names in kinds.items()]
+    everything, first = set().union(*kinds.values()), set(standard_names(target))
+    lines.append(_covered("all", sum(map(len, forms.values())), everything, known))
+    lines.append(_covered(f"the first {len(first)}", len(first), first, known))
     return "\n".join(lines) + "\n"
+
+
+def _covered(label: str, most: int, names: Collection[str], known: Sequence[Sequence[Cost]]) -> str:
+    """Return a line of the coverage: how many of the names have a number, by GPU and kind of row."""
+    counts = [
+        len({one.instruction for one in of_gpu if one.instruction in names and fits(one)})
+        for of_gpu in known
+        for fits in _COVERED.values()
+    ]
+    return f"| {label} | {most:,} | {' | '.join(f'{count:,}' for count in counts)} |"
 
 
 def _known(atlas: Atlas) -> list[Cost]:
@@ -204,13 +220,19 @@ def _known(atlas: Atlas) -> list[Cost]:
     return [one for one in costs if one.protocol == DYNAMIC and Status(one.status).has_number]
 
 
-# What the columns of the coverage are: at -O3, at -O0, zeros, and at -O3 on two boards or more.
-_COVERED: tuple[Callable[[Cost], bool], ...] = (
-    lambda one: (one.opt_level, one.operands) == (OptLevel.O3, Pattern.RANDOM),
-    lambda one: (one.opt_level, one.operands) == (OptLevel.O0, Pattern.RANDOM),
-    lambda one: one.operands == Pattern.ZEROS,
-    lambda one: (one.opt_level, one.operands) == (OptLevel.O3, Pattern.RANDOM) and one.boards > 1,
-)
+def _at(level: OptLevel, boards: int) -> Callable[[Cost], bool]:
+    """Return whether a row is of a level, on random operands, and of so many boards or more."""
+    return lambda one: (one.opt_level, one.operands) == (level, Pattern.RANDOM) and one.boards >= boards
+
+
+# What the columns of the coverage count.
+_COVERED: dict[str, Callable[[Cost], bool]] = {
+    "-O3": _at(OptLevel.O3, 1),
+    "-O0": _at(OptLevel.O0, 1),
+    "zeros": lambda one: one.operands == Pattern.ZEROS,
+    "-O3, two boards": _at(OptLevel.O3, 2),
+    "-O0, two boards": _at(OptLevel.O0, 2),
+}
 
 
 def tensor_roofline_table() -> str:
