@@ -1,5 +1,6 @@
 """Every option of every command: one meaning each, and no number that is none."""
 
+import dataclasses
 import math
 import re
 from pathlib import Path
@@ -57,6 +58,18 @@ def test_an_option_means_one_thing_in_every_command():
         same = [option for option in SHOWN if option.opts[0] == name]
         assert len({(repr(option.type.to_info_dict()), option.is_flag) for option in same}) == 1, name
         assert len({stem(option) for option in same}) == 1, [option.help for option in same]
+
+
+def test_no_option_hides_what_the_options_below_it_work_out():
+    hidden = [
+        (words, name)
+        for words, command in ALL.items()
+        for base in command.options.__mro__
+        for name in vars(base)
+        if isinstance(vars(base)[name], property)
+        and name in {field.name for field in dataclasses.fields(command.options)}
+    ]
+    assert hidden == []
 
 
 def test_every_command_that_prints_data_has_json():
