@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from importlib.resources import files
@@ -174,18 +174,37 @@ def _groups(text: str, origin: str) -> list[Any]:
 
 def _parsed(text: str, origin: str) -> dict[str, Any]:
     """Return what TOML says, kept by its text: to parse all files takes 0.2 s, most of a look-up."""
+
+    def parse() -> dict[str, Any]:
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"catalogue {origin}: not TOML: {error}") from error
+
+    return _kept(text, parse)
+
+
+def kept_words(made_by: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """Return words that are worked out of all rows, kept by the text of all files.
+
+    Args:
+        made_by: What else they are made by, such as code: another one makes others.
+        make: Makes them.
+    """
+    return _kept("".join((made_by, *(text for _, text in _texts(tuple(OWN_FILES.items()))))), make)
+
+
+def _kept(text: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what is made of a text, kept by this text; without the cache it is made each time."""
     name = f"{hashlib.sha256(text.encode()).hexdigest()}.json"
     with suppress(ValueError, RecursionError):
         held = json.loads(_PARSED.get(name) or b"null")
         if isinstance(held, dict):
             return held
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"catalogue {origin}: not TOML: {error}") from error
+    made = make()
     with suppress(TypeError, ValueError):  # a date, which no row takes
-        _PARSED.put(name, json.dumps(document).encode())
-    return document
+        _PARSED.put(name, json.dumps(made).encode())
+    return made
 
 
 def check_unique(rows: Iterable[Instruction]) -> tuple[Instruction, ...]:

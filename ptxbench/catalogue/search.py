@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from importlib.resources import files
 
 from ptxbench.catalogue.common import main_opcodes
-from ptxbench.catalogue.load import load_catalogue, load_named, rows_naming
+from ptxbench.catalogue.load import kept_words, load_catalogue, load_named, rows_naming
 from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.types import TYPES
 from ptxbench.core.errors import InputError
@@ -30,6 +30,7 @@ _OPERANDS = re.compile(r"[;%,{\[]")
 _FILLERS = frozenset({"to", "of", "the", "a"})
 _WORDS = re.compile(r"[^ -]+")
 _PARTS = re.compile(r"[^.:]+")
+_PLAIN = re.compile(r"[\w.:]+")
 # PTX that moves bits, whose type says no more than how many.
 _MOVES = frozenset({"ld", "st"})
 
@@ -160,7 +161,7 @@ def nothing_fits(pattern: str, others: Collection[str] = ()) -> str:
     """
     from difflib import get_close_matches
 
-    words = {word.lower(): word for word in (*_searched_words(), *others)}
+    words = _searched_words() | {word.lower(): word for word in others}
     near = get_close_matches(_head(pattern).lower().strip(_GLOB), words, n=_NEAR, cutoff=0.5)
     hint = (
         f"did you mean {', '.join(words[word] for word in near)}?" if near else "see `ptxbench cost --list`"
@@ -196,6 +197,8 @@ def opcodes_of(row: Instruction) -> frozenset[str]:
 
 def _searched(pattern: str) -> Found:
     """Return what a pattern stands for that is no whole name; of several words each narrows it."""
+    if _is_nowhere(pattern):
+        return Found(pattern, ())
     words = [word for word in pattern.split() if word not in _FILLERS]
     if len(words) < 2 or _OPERANDS.search(pattern) or _is_said(pattern.strip().lower()):
         return _searched_word(pattern)
@@ -315,7 +318,22 @@ def _labels(row: Instruction) -> Iterator[tuple[str, str]]:
     yield from (("part of the name", part) for part in _PARTS.findall(row.name))
 
 
-def _searched_words() -> Iterator[str]:
+def _is_nowhere(pattern: str) -> bool:
+    """Return whether a pattern is one plain word, of which a part is no piece of anything searched."""
+    word = pattern.strip().lower()
+    parts = [part for part in _PARTS.findall(word) if part not in TYPES]  # a type may stand for its bits
+    words = _searched_words() if _PLAIN.fullmatch(word) else {}
+    return bool(words) and not all(any(part in one for one in words) for part in parts)
+
+
+def _searched_words() -> dict[str, str]:
+    """Return what patterns are compared with, by itself in small letters, kept as rows take 0.2 s to read."""
+    made_of = (files("ptxbench.catalogue").joinpath(name) for name in ("search.py", _SYNONYMS))
+    texts = [one.read_text(encoding="utf-8") for one in made_of]
+    return kept_words("".join(texts), lambda: {word.lower(): word for word in _words()})
+
+
+def _words() -> Iterator[str]:
     """Yield what patterns are compared with; of two that differ by capitals the later one is shown."""
     rows = load_catalogue()
     for row in rows:

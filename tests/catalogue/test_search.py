@@ -189,3 +189,11 @@ def test_nothing_typed_finds_nothing_and_offers_nothing(typed):
 
 def test_a_name_of_a_table_is_offered_too():
     assert "did you mean zzyyxx.f32, " in nothing_fits("zzyyx.f32", ("zzyyxx.f32",))
+
+
+def test_a_word_that_nothing_has_needs_no_row(monkeypatch):
+    nothing_fits("nonesuch")  # the words are kept from now on
+    monkeypatch.setattr(module, "load_catalogue", lambda: pytest.fail("all rows were read"))
+    for typed in ("nonesuch", "ld.nonesuch.u32", "NONESUCH"):
+        assert not search([typed]).found[0].rows
+        assert typed in nothing_fits(typed)
