@@ -87,7 +87,7 @@ def report(options: _ReportOptions) -> int:
         write_text(options.out, text)
         say(f"wrote {options.out}")
     if options.as_json:
-        print_json(_plain(found))
+        print_json({**_plain(found), "remarks": manifest.part.options.remarks})
     elif options.out is None:
         click.echo(as_text(parts, output_width()))
     return 0

@@ -241,6 +241,7 @@ def _print_json(tuned: Tuned) -> None:
             "best": [_plain(t, tuned) for t in tuned.best[:_SHOWN]],
             "front": [_plain(t, tuned) for t in tuned.front],
             "beside": [asdict(one) for one in tuned.beside],
+            "remarks": tuned.manifest.part.options.remarks,
             "scale": tuned.scale,
             "ranking": _plain_ranking(tuned),
         }
@@ -276,6 +277,8 @@ def _print(tuned: Tuned) -> None:
     failed = [t for t in tuned.trials if not t.ok and t.status != "pruned"]
     which = f"{timed} were timed alone and {len(failed)}" if timed else f"{len(failed)}"
     click.echo(f"{tuned.searched} variants; {len(tuned.trials)} tried, of which {which} are not valid")
+    for text in tuned.manifest.part.options.remarks:
+        click.echo(text)
     for trial in failed[:_FAILED_SHOWN]:
         click.echo(f"  {trial.name}: {trial.status}: {trial.reason}")
     if len(failed) > _FAILED_SHOWN:

@@ -41,6 +41,7 @@ def sections(
     head = (
         ", ".join(_of_board(manifest.gpu)),
         f"{len(trials)} variants tried, {failed} not valid; energy {kind} of {len(found.figures)}",
+        *manifest.part.options.remarks,
         *_limit_lines(trials),
         *filter(None, (scale,)),
     )

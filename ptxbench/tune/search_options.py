@@ -42,13 +42,13 @@ class SearchOptions:
         alpha: Minimize alpha t + (1 - alpha) e instead; time t and energy e are relative to the first
             variant.
         power_limit_w: Leave out variants above this power (for --objective power-limited).
-        strategy: Search by timed (time all that the budget allows, then measure the power of the estimate's
-            best five), estimate, random, guerreiro (block sizes in the order of their occupancy, for tune
+        strategy: Search by timed (time so many as --trials, then measure the power of the estimate's best
+            five), estimate, random, guerreiro (block sizes in the order of their occupancy, for tune
             kernel), a way to tune clocks such as race-to-idle+clocks, or a strategy of Kernel Tuner such as
             genetic_algorithm (default: timed with a table, estimate for time, else random).
-        budget: Try so many variants.
+        trials: Try so many variants.
         candidates: Estimate so many variants before the first is tried (for --strategy timed or estimate;
-            default: eight for each of the budget, 32 to 256).
+            default: eight for each trial, 32 to 256).
         measure: Measure the energy of each variant, or only its time.
         prune: Only time a variant whose estimate is more than so many times the best.
         measurements: Measure the power of each variant so many times, of which the median energy counts
@@ -61,7 +61,7 @@ class SearchOptions:
     power_limit_w: Annotated[float | None, Opt(1, 10_000)] = None
     table: Annotated[Path | str | None, TUNE_TABLE] = None
     strategy: str | None = None
-    budget: Annotated[int, Opt(1, 100_000)] = 50
+    trials: Annotated[int, Opt(1, 100_000, former=("budget",))] = 50
     candidates: Annotated[int | None, Opt(1, 100_000)] = None
     measure: Annotated[str, Opt(choices=("energy", "time"))] = "energy"
     window_s: Annotated[float, window_of(f"{TRIAL_WINDOW_S:g}")] = TRIAL_WINDOW_S
@@ -76,7 +76,7 @@ class SampleOptions:
     """How well the estimate is checked.
 
     Attributes:
-        sample: Draw so many of the budget at random, to see how well the estimate ranks (for --strategy timed
+        sample: Draw so many of the trials at random, to see how well the estimate ranks (for --strategy timed
             or estimate); at most a third of it.
     """
 
@@ -120,11 +120,11 @@ class TuningOptions(SeedOptions, SampleOptions, SearchOptions):
                 l2=self.l2,
             ),
             strategy=self.strategy or "",
-            budget=self.budget,
-            candidates=self.candidates or min(max(32, 8 * self.budget), 256),
+            budget=self.trials,
+            candidates=self.candidates or min(max(32, 8 * self.trials), 256),
             table=find_table(self.table) if self.table else None,
             prune=math.nan if self.prune is None else self.prune,
-            sample=min(self.sample, self.budget // 3),
+            sample=min(self.sample, self.trials // 3),
             **own,
         )
 

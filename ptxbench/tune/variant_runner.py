@@ -72,6 +72,16 @@ class TrialOptions:
     heat_up_s: float = 0.0
     l2: str = WARM
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What of this differs from the usual, each in a few words for who reads the numbers."""
+        said = {
+            "L2 was emptied before each launch": self.l2 != WARM,
+            f"power was measured {self.measurements} times each": self.measurements > 1,
+            f"each ran for {self.heat_up_s:g} s before its power was read": self.heat_up_s > 0,
+        }
+        return tuple(text for text, differs in said.items() if differs)
+
 
 @dataclass(frozen=True)
 class _Beside:

@@ -49,7 +49,7 @@ def test_the_arrays_that_are_given_are_those_that_are_compared():
 @pytest.mark.gpu
 def test_a_launch_that_finds_l2_empty_takes_more_on_a_real_gpu():
     warm, cold = (
-        tuned("0", axes={"BLOCK": [256]}, window_s=0.4, l2=l2, budget=1).best for l2 in ("warm", "flushed")
+        tuned("0", axes={"BLOCK": [256]}, window_s=0.4, l2=l2, trials=1).best for l2 in ("warm", "flushed")
     )
     assert cold.time_s > warm.time_s, (warm, cold)
     assert cold.energy_j > 1.1 * warm.energy_j, (warm, cold)
@@ -108,7 +108,7 @@ def test_simulated_results_are_unchecked():
         ({"answer": None}, "`answer` must be a dict by name, not NoneType"),
         ({"options": "-O1"}, "options must be a list of texts"),
         ({"objective": "speed"}, "objective"),
-        ({"budget": 0}, "^budget must be from 1 to 100000, not 0$"),
+        ({"trials": 0}, "^trials must be from 1 to 100000, not 0$"),
         ({"strategy": "estimate"}, "^strategy estimate needs a table to estimate by; give `table`$"),
         ({"filters": ["WIDTH > 2"]}, "unknown name WIDTH"),
         ({"metrics": {"x": "WIDTH"}}, "unknown name WIDTH"),

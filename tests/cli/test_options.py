@@ -49,12 +49,10 @@ def stem(option):
 
 # The letters of two papers: m rows of a matrix (BLAS), bytes divided by m (Choi and Vuduc 2012).
 LETTERS = {"--m"}
-# What may be spent: variants of a search; time of a comparison, with its unit.
-SPENT = {"--budget"}
 
 
 def test_an_option_means_one_thing_in_every_command():
-    for name in {option.opts[0] for option in SHOWN} - LETTERS - SPENT:
+    for name in {option.opts[0] for option in SHOWN} - LETTERS:
         same = [option for option in SHOWN if option.opts[0] == name]
         assert len({(repr(option.type.to_info_dict()), option.is_flag) for option in same}) == 1, name
         assert len({stem(option) for option in same}) == 1, [option.help for option in same]

@@ -15,13 +15,13 @@ def gemm(*arguments):
 
 
 def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
-    assert gemm(*SMALL, "--budget", "2", "--out", tmp_path / "t") == 0
+    assert gemm(*SMALL, "--trials", "2", "--out", tmp_path / "t") == 0
     shown = capsys.readouterr().out
     assert "SIMULATED, no measurement" in shown
     assert "front of time and energy" in shown
     assert "unchecked" in shown
     assert (tmp_path / "t" / "pareto.svg").read_text().startswith("<?xml")
-    assert gemm(*SMALL, "--budget", "2", "--out", tmp_path / "t", "--resume", "--json") == 0
+    assert gemm(*SMALL, "--trials", "2", "--out", tmp_path / "t", "--resume", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["tried"] == 2
     assert document["gpu"]["kind"] == "simulated"
@@ -56,7 +56,7 @@ def test_bad_input_is_one_line(tmp_path, capsys, arguments, words):
 def test_with_a_table_all_are_timed_and_the_power_of_five_is_measured(tmp_path, capsys):
     space = tmp_path / "tiny.toml"
     space.write_text(TINY)
-    words = ["--space", space, "--table", "h200", "--budget", 7, "--out", tmp_path / "t"]
+    words = ["--space", space, "--table", "h200", "--trials", 7, "--out", tmp_path / "t"]
     assert gemm(*SMALL, *words) == 0
     assert "7 tried, of which 2 were timed alone and 0 are not valid" in capsys.readouterr().out
     statuses = [
@@ -66,7 +66,7 @@ def test_with_a_table_all_are_timed_and_the_power_of_five_is_measured(tmp_path, 
 
 
 def test_tuning_for_time_needs_no_table_and_no_power(tmp_path, capsys):
-    arguments = ["--objective", "time", "--measure", "time", "--candidates", "4", "--budget", "2"]
+    arguments = ["--objective", "time", "--measure", "time", "--candidates", "4", "--trials", "2"]
     assert gemm(*SMALL, *arguments, "--out", tmp_path / "t") == 0
     captured = capsys.readouterr()
     assert "2 tried" in captured.out
@@ -74,7 +74,7 @@ def test_tuning_for_time_needs_no_table_and_no_power(tmp_path, capsys):
 
 
 def test_no_variant_under_the_power_limit_is_exit_code_1(tmp_path, capsys):
-    arguments = ["--objective", "power-limited", "--power-limit-w", "10", "--budget", "1"]
+    arguments = ["--objective", "power-limited", "--power-limit-w", "10", "--trials", "1"]
     assert gemm(*SMALL, *arguments, "--out", tmp_path / "t") == 1
 
 

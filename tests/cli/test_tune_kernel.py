@@ -20,7 +20,7 @@ def kernel(path, *arguments):
 
 def test_shows_the_best_and_that_nothing_was_compared(tmp_path, capsys):
     path = write_spec(tmp_path / "spec")
-    assert kernel(path, "--budget", 3, "--window", 0.1, "--out", tmp_path / "t") == 0
+    assert kernel(path, "--trials", 3, "--window", 0.1, "--out", tmp_path / "t") == 0
     shown = capsys.readouterr().out
     assert "SIMULATED, no measurement" in shown
     assert "BLOCK=" in shown
@@ -91,7 +91,7 @@ def test_a_source_in_place_of_a_specification_is_said(tmp_path, capsys):
 
 def test_sizes_are_set_from_the_command_line(tmp_path, capsys):
     path = write_spec(tmp_path / "spec")
-    words = ["--budget", 1, "--window", 0.1, "--json"]
+    words = ["--trials", 1, "--window", 0.1, "--json"]
     times = []
     for number, size in enumerate((1 << 20, 1 << 24)):
         assert kernel(path, "--set", f"n={size}", "--out", tmp_path / str(number), *words) == 0

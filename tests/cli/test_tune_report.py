@@ -109,15 +109,19 @@ def test_nothing_is_written_into_the_folder_that_is_reported(words, tmp_path, ca
 def test_a_simulated_search_of_a_user_s_kernel_says_that_it_is_one(tmp_path, capsys):
     path = write_spec(tmp_path / "spec")
     arguments = ["--gpu", "simulated:h200", "--window", "0.1", "--out", str(tmp_path / "t")]
-    assert run(["tune", "kernel", str(path), *arguments]) == 0
-    capsys.readouterr()
+    assert run(["tune", "kernel", str(path), *arguments, "--heat-up", "0.5"]) == 0
+    heated = "each ran for 0.5 s before its power was read"
+    assert heated in capsys.readouterr().out
+    manifest = tmp_path / "t" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"l2": "warm"', '"l2": "flushed"'))
     assert run(["tune", "report", str(tmp_path / "t")]) == 0
     shown = capsys.readouterr().out
     assert "SIMULATED, no measurement" in shown
     assert "MORE" in shown
+    assert "L2 was emptied before each launch" in shown
+    assert heated in shown
 
 
-@pytest.mark.hostile
 @pytest.mark.hostile
 @pytest.mark.parametrize(
     ("name", "value"),

@@ -105,7 +105,7 @@ def test_ten_lines_of_python_tune_a_template_with_headers_and_options(written: P
         "simulated", written / "scale.cu", "mine::scale<mine::Half, BLOCK>", axes={"BLOCK": [64, 128]},
         options=["--use_fast_math"], include=[str(written / "inc")], std="c++20", defines={"FAST": 1},
         arguments={"y": 0 * x, "x": x, "a": ("bf16", 1), "n": np.int32(4096)}, answer={"y": x},
-        grid="4096 // BLOCK", block="BLOCK", budget=2, window_s=0.3,
+        grid="4096 // BLOCK", block="BLOCK", trials=2, window_s=0.3,
     )  # fmt: skip
     assert found.best.energy_j > 0
     assert found.searched == 2

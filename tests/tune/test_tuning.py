@@ -293,5 +293,5 @@ def test_every_strategy_of_kernel_tuner_finds_variants(tmp_path: Path, tiny: Pat
 
 @pytest.mark.parametrize(("budget", "sample", "candidates"), [(2, 0, 32), (5, 1, 40), (50, 5, 256)])
 def test_of_a_small_budget_most_is_left_to_the_estimate(budget: int, sample: int, candidates: int) -> None:
-    tuning = TuningOptions(budget=budget, sample=5).tuning(SMALL)
+    tuning = TuningOptions(trials=budget, sample=5).tuning(SMALL)
     assert (tuning.sample, tuning.candidates) == (sample, candidates)

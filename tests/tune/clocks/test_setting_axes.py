@@ -206,7 +206,7 @@ def test_the_command_takes_lists_and_counts(tmp_path, capsys):
     words = ["tune", "kernel", str(write_spec(tmp_path / "spec")), "--gpu", "simulated:h200-clocks"]
     words += ["--window", "0.1", "--json", "--clocks"]
     out = ["--out", str(tmp_path / "t")]
-    assert run([*words, "even:3", "--allow-settings", "--budget", "15", *out]) == 0
+    assert run([*words, "even:3", "--allow-settings", "--trials", "15", *out]) == 0
     captured = capsys.readouterr()
     document = json.loads(captured.out)
     assert document["tried"] == document["search_space"] == 15
