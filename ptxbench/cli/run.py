@@ -100,9 +100,9 @@ def command(options: _Options) -> int:
     """Run the command WORDS and report what its GPUs drew, by kernel name.
 
     The command keeps its input, output and exit code (128 + n where signal n ended it). The report follows on
-    standard error; --json makes it JSON. The energy is that of the whole board, idle power included.
-    No GPU is set. Kernels need CUPTI, and without a wheel of this machine a C compiler; else the whole run is
-    measured.
+    standard error (of --from on standard output); --json makes it JSON. The energy is that of the whole
+    board, idle power included. No GPU is set. Kernels need CUPTI, and without a wheel of this machine a C
+    compiler; else the whole run is measured.
 
     Started by torchrun, mpirun or srun, each rank measures its own GPU, and writes a folder of its own into
     that of --out; `ptxbench report` sums and compares them.
@@ -157,21 +157,27 @@ def command(options: _Options) -> int:
 def _show(
     recorded: RecordedProgram, program: ProgramEnergy, profiles: Sequence[Profile], options: _Options
 ) -> None:
-    """Print the report, and what published methods give for the run."""
+    """Print the report, and what published methods give for the run.
+
+    Standard output is the command's; that of --from, which runs none, has the report.
+    """
     from ptxbench.attribute.published_methods import method_document, method_energies, method_lines
     from ptxbench.attribute.report import document, lines
 
     energies = method_energies(recorded, program) if options.methods else ()
+    stream, begin, show = (
+        (sys.stderr, _PREFIX, _print) if options.kept is None else (sys.stdout, "", click.echo)
+    )
     if options.as_json:
         methods = {"methods": method_document(energies)} if options.methods else {}
-        _print_json(document(program, profiles) | methods)
+        show(json.dumps(document(program, profiles) | methods, indent=1), as_written(stream))
         return
-    width = width_of(sys.stderr)
-    inner = None if width is None else width - len(_PREFIX)
+    width = width_of(stream)
+    inner = None if width is None else width - len(begin)
     rank = recorded.facts.rank
     before = "" if rank is None else f"rank {rank.number}: "
     said = [*lines(program, profiles, width=inner), *method_lines(energies, inner)]
-    _say([f"{before}{line}" for line in said])
+    show("\n".join(f"{begin}{before}{printable(line)}" for line in said), stream)
 
 
 def _kept(folder: Path, spec: str | None) -> RecordedProgram:
@@ -398,15 +404,11 @@ def _keep(program: ProgramEnergy, profiles: Sequence[Profile], out: Path) -> Non
 
 def _say(lines: Sequence[str]) -> None:
     """Print lines, whose names of kernels may hold anything."""
-    _print("\n".join(f"{_PREFIX}{printable(line)}" for line in lines))
+    _print("\n".join(f"{_PREFIX}{printable(line)}" for line in lines), sys.stderr)
 
 
-def _print_json(document: dict[str, object]) -> None:
-    _print(json.dumps(document, indent=1), as_written(sys.stderr))
-
-
-def _print(text: str, stream: TextIO | None = None) -> None:
-    """Print to standard error; where that is full or gone, files and the exit code still have to come."""
+def _print(text: str, stream: TextIO) -> None:
+    """Print to a stream; where that is full or gone, files and the exit code still have to come."""
     with suppress(OSError):
         if text:
-            click.echo(text, file=stream, err=True)
+            click.echo(text, file=stream)

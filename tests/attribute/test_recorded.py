@@ -172,7 +172,7 @@ def test_the_time_line_has_kernels_by_stream_power_and_clock_on_one_axis(recorde
 def test_from_writes_time_line_and_page_of_a_kept_run(folder, tmp_path, capfd):
     trace, packed, html = (tmp_path / name for name in ("trace.json", "trace.json.gz", "page.html"))
     assert run(["run", "--from", str(folder), "--trace", str(trace), "--html", str(html)]) == 0
-    assert "SIMULATED" in capfd.readouterr().err
+    assert "SIMULATED" in capfd.readouterr().out
     assert run(["run", "--from", str(folder), "--trace", str(packed)]) == 0
     plain = json.loads(trace.read_text())
     assert json.loads(gzip.decompress(packed.read_bytes())) == plain
@@ -185,13 +185,13 @@ def test_from_writes_time_line_and_page_of_a_kept_run(folder, tmp_path, capfd):
 
 def test_methods_are_said_beside_the_report_of_a_kept_run(capfd):
     assert run(["run", "--from", str(H100 / "fma"), "--methods", "--json"]) == 0
-    said = json.loads(capfd.readouterr().err)
+    said = json.loads(capfd.readouterr().out)
     energy_j = {one["method"]: one["energy_j"] for one in said["methods"]}
     assert energy_j["MTSM (Eq. 2)"] == pytest.approx(said["energy_j"], rel=0.01)
     # The program's last second has no kernel, and one reading at the end is all that PAPI-style has.
     assert energy_j["PAPI-style"] < 0.6 * said["energy_j"]
     assert run(["run", "--from", str(H100 / "fma"), "--methods"]) == 0
-    assert "PAPI-style    842.31            -53.2%" in capfd.readouterr().err
+    assert "PAPI-style    842.31            -53.2%" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("together", ["mixed", "events-mixed"])
@@ -229,7 +229,7 @@ def test_no_name_of_a_kernel_reaches_the_terminal_as_it_is(recorded, tmp_path, c
     keep(replace(recorded, log=replace(recorded.log, by_gpu={"": strange})), tmp_path)
     files = [word for kind in ("html", "trace") for word in (f"--{kind}", str(tmp_path / f"x.{kind}"))]
     assert run(["run", "--from", str(tmp_path), *files]) == 0
-    said = capfd.readouterr().err
+    said = capfd.readouterr().out
     assert "\x1b" not in said
     assert "\u202e" not in said
     assert max(map(len, said.splitlines())) < 200

@@ -245,7 +245,7 @@ def test_the_command_takes_an_earlier_replay(whole, tmp_path, capfd):
         keep(replace(whole[0], manifest=manifest), tmp_path / name)
     words = ["run", "--from", str(tmp_path / "plain"), "--json", "--replayed"]
     assert run([*words, str(tmp_path / "replayed")]) == 0
-    row = json.loads(capfd.readouterr().err)["kernels"][0]
+    row = json.loads(capfd.readouterr().out)["kernels"][0]
     assert {one["method"] for one in row["members"]} == {BY_REPLAY}
     assert run([*words, str(tmp_path / "plain")]) == 2
     assert "nothing was launched again in" in capfd.readouterr().err
@@ -433,5 +433,5 @@ def test_the_report_is_kept_and_worked_out_again(whole, tmp_path, capfd):
     keep(recorded, tmp_path)
     assert load(tmp_path).facts.replays == recorded.facts.replays
     assert run(["run", "--from", str(tmp_path), "--json"]) == 0
-    again = json.loads(capfd.readouterr().err)["replay"][0]
+    again = json.loads(capfd.readouterr().out)["replay"][0]
     assert again["closure"] == pytest.approx(profiles[0].closure)

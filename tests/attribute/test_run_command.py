@@ -101,7 +101,7 @@ def test_the_energy_of_a_unit_is_reported_and_kept(boards, capfd, tmp_path):
     assert report["units"]["token"]["above_idle_j"] is None
     # What the program itself said is kept with the run.
     assert run(["run", "--from", str(tmp_path / "run")]) == 0
-    assert "J per token (100 of them)" in capfd.readouterr().err
+    assert "J per token (100 of them)" in capfd.readouterr().out
 
 
 def test_energy_above_idle_is_by_what_was_drawn_before_the_command(boards, capfd, tmp_path):
@@ -116,7 +116,7 @@ def test_energy_above_idle_is_by_what_was_drawn_before_the_command(boards, capfd
     assert f"above idle ({idle_w:.4g} W before the command)" in said
     assert "; above idle" in said
     assert run(["run", "--from", str(tmp_path / "run")]) == 0
-    assert f"above idle ({idle_w:.4g} W before the command)" in capfd.readouterr().err
+    assert f"above idle ({idle_w:.4g} W before the command)" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -88,12 +88,12 @@ def test_a_kept_run_of_a_source_that_is_not_believed_has_no_number(tmp_path, cap
     program, _ = record((USAGE,), fault())
     keep(program, tmp_path)
     run(["run", "--from", str(tmp_path), "--json"])
-    (gpu,) = json.loads(capfd.readouterr().err)["gpus"]
+    (gpu,) = json.loads(capfd.readouterr().out)["gpus"]
     assert (gpu["energy_j"], gpu["status"]) == (None, "sensor_implausible")
     assert gpu["interval_j"] == [None, None]
     assert "cannot be true" in gpu["reason"]
     run(["run", "--from", str(tmp_path)])
-    shown = capfd.readouterr().err
+    shown = capfd.readouterr().out
     assert "energy not known" in shown
     assert "nan" not in shown
 

@@ -181,7 +181,7 @@ def test_a_table_and_counts_say_what_the_sensor_cannot(tmp_path, capfd):
     )
     words = ["run", "--from", str(tmp_path / "run"), "--table", "h200", "--ncu", str(counts), "--json"]
     assert run(words) == 0
-    rows = {tuple(row["kernels"]): row for row in json.loads(capfd.readouterr().err)["kernels"]}
+    rows = {tuple(row["kernels"]): row for row in json.loads(capfd.readouterr().out)["kernels"]}
     short = rows["short(float*)",]
     assert short["method"] == "the table's estimate, too short for the sensor"
     assert short["energy_j"] == pytest.approx(short["expected_j"], rel=0.1)
@@ -200,7 +200,7 @@ def test_run_from_replays_a_kept_run_on_the_simulated_gpu(tmp_path, capfd):
     assert board == BoardFacts(board.name, "", board.limit_w, 0, board.sensors, board.limit_w)
     keep(kept, tmp_path)
     assert run(["run", "--from", str(tmp_path), "--gpu", "simulated:a100"]) == 0
-    said = capfd.readouterr().err
+    said = capfd.readouterr().out
     assert "SIMULATED" in said
     assert "A100" in said
     assert run(["run", "--from", str(tmp_path), "--gpu", "0"]) == 2

@@ -105,7 +105,7 @@ def test_what_a_killed_ptxbench_measured_is_read(killed, capfd):
     assert 17.5 < recorded.facts.window.elapsed_s <= 20
     capfd.readouterr()
     assert run(["run", "--from", str(left), "--json"]) == 0
-    told = json.loads(capfd.readouterr().err)
+    told = json.loads(capfd.readouterr().out)
     assert told["energy_j"] == pytest.approx(spent_j * recorded.facts.window.elapsed_s / 20, rel=0.02)
     assert told["exit_code"] is None
     assert "the run was not kept to its end" in " ".join(told["remarks"])
@@ -148,7 +148,7 @@ def test_kernels_of_a_killed_ptxbench_are_told_apart_until_then(tmp_path, capfd)
     ended = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, check=False, stderr=subprocess.PIPE)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     assert run(["run", "--from", str(left), "--json"]) == 0
-    told = json.loads(capfd.readouterr().err)
+    told = json.loads(capfd.readouterr().out)
     kernels = {row["kernels"][0]: row for row in told["kernels"]}
     assert kernels.keys() == {"a", "b", NO_KERNEL}
     powers_w = [kernels[name]["energy_j"] / kernels[name]["time_s"] for name in "ab"]
@@ -201,7 +201,7 @@ def test_a_disk_that_is_full_at_the_end_is_one_line_and_what_came_before_is_read
     assert "No space left on device" in said[-1]
     assert any(" J (95%: " in line for line in said[:-1])
     assert run(["run", "--from", str(tmp_path / "out"), "--json"]) == 0
-    told = json.loads(capfd.readouterr().err)
+    told = json.loads(capfd.readouterr().out)
     assert told["time_s"] == pytest.approx(20, abs=2.5)
     assert told["energy_j"] > 0
 
