@@ -3,9 +3,10 @@
     nvcc -O2 -shared -Xcompiler -fPIC -o graph_tracing.so studies/programs/graph_tracing.cu
     PYTHONPATH=runners:. CUPTI=... python studies/programs/graph_tracing.py graph_tracing.so irkrKrzr ...
 
-Each word is a process of its own, a letter a step, as in `graph_tracing.cu`: `k`, `K`, `c`, `z` and `Z` switch
-CUPTI; `i` makes a graph of a token of a Llama of 1.1 B, `I` does with records off while it is instantiated;
-`r` decodes 100 tokens and reads each, `a` reads none and waits for all. A line says what a step took.
+Each word is a process of its own, a letter a step, as in `graph_tracing.cu`: `k`, `K`, `c`, `z` and `Z`
+switch CUPTI; `i` makes a graph of a token of a Llama of 1.1 B, `I` does with records off while it is
+instantiated; `r` decodes 100 tokens and reads each, `a` reads none and waits for all. A line says what a step
+took.
 """
 
 from __future__ import annotations
