@@ -4,12 +4,16 @@
  *
  * Each word is a process of its own, a letter a step: k and K switch records of kernels on and off, g and G
  * those of whole graphs, e and E events around each graph; i makes a graph of 900 kernels, and I does with records
- * of kernels off while it is instantiated, as `ptxbench run` does; r launches it 200 times, waits for each,
- * launches one kernel behind it, and prints what that took (median and most) and what CUPTI said of it; x does
- * without waiting, and switches records of kernels each 20 launches, amid those that run. First of all, each on its
- * own: c gives CUPTI the host's clock, p has it flush each 0.2 s, s gives it buffers of 4 kB, f flushes from another
- * thread, l launches kernels in clusters that may begin before the one before them ends, n launches graphs in
- * CUDA's default stream, and m copies a word to the host behind each, as a program does that reads a token.
+ * of kernels off while it is instantiated, as `ptxbench run` does; z leaves CUPTI by cuptiFinalize, and Z does at
+ * the end of a call of the driver, as NVIDIA recommends: what is switched on behind it attaches CUPTI anew; r
+ * launches the graph 200 times, waits for each, launches one kernel behind it, and prints what that took (median
+ * and most) and what CUPTI said of it; x does without waiting, and switches records of kernels each 20 launches,
+ * amid those that run. First of all, each on its own: c gives CUPTI the host's clock, p has it flush each 0.2 s,
+ * s gives it buffers of 4 kB, f flushes from another thread, l launches kernels in clusters that may begin before
+ * the one before them ends, n launches graphs in CUDA's default stream, and m copies a word to the host behind
+ * each, as a program does that reads a token.
+ *
+ * As a library (nvcc -shared -Xcompiler -fPIC -o graph_tracing.so) it switches CUPTI for graph_tracing.py.
  */
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -33,7 +37,12 @@ struct Graph { uint32_t kind, correlation; uint64_t start, end; uint32_t device,
 struct Seen { uint64_t start, end; bool in_graph; };
 static std::vector<Seen> kernels, graphs;
 static std::mutex lock;
-static int (*next_record)(uint8_t *, size_t, void **);
+static struct {
+  int (*enable)(uint32_t), (*disable)(uint32_t), (*flush)(uint32_t), (*flush_period)(uint32_t), (*finalize)();
+  int (*next_record)(uint8_t *, size_t, void **), (*callbacks)(void *, void *), (*clock)(uint64_t (*)());
+  int (*subscribe)(void **, void *, void *), (*enable_domain)(uint32_t, void *, uint32_t), (*driver)(int *);
+} cupti;
+static bool is_attached, has_clock, leaves;
 static size_t buffer_bytes = 1 << 20;
 static uint64_t host_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -46,7 +55,7 @@ static void on_request(uint8_t **to, size_t *size, size_t *most) {
 static void on_complete(void *, uint32_t, uint8_t *from, size_t, size_t valid) {
   std::lock_guard<std::mutex> held(lock);
   void *at = nullptr;
-  while (valid && !next_record(from, valid, &at)) {
+  while (valid && !cupti.next_record(from, valid, &at)) {
     if (*(uint32_t *)at == KERNEL) {
       Kernel one; memcpy(&one, at, sizeof one);
       kernels.push_back({one.start, one.end, one.node != 0});
@@ -82,29 +91,69 @@ static void say() {
   kernels.clear();
   graphs.clear();
 }
-static int run(const char *steps) {
-  void *cupti = nullptr;
+static bool find_cupti() {
+  void *library = nullptr;
   for (const char *name : {getenv("CUPTI") ? getenv("CUPTI") : "", "libcupti.so.13", "libcupti.so.12",
                            "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", "/usr/local/cuda/lib64/libcupti.so"})
-    if (!cupti && *name) cupti = dlopen(name, RTLD_NOW);
-  if (!cupti) return printf("no CUPTI: %s\n", dlerror()), 1;
-  auto find = [&](const char *name) { return dlsym(cupti, name); };
-  auto enable = (int (*)(uint32_t))find("cuptiActivityEnable");
-  auto disable = (int (*)(uint32_t))find("cuptiActivityDisable");
-  auto flush = (int (*)(uint32_t))find("cuptiActivityFlushAll");
-  next_record = (int (*)(uint8_t *, size_t, void **))find("cuptiActivityGetNextRecord");
-  ((int (*)(void *, void *))find("cuptiActivityRegisterCallbacks"))((void *)on_request, (void *)on_complete);
+    if (!library && *name) library = dlopen(name, RTLD_NOW);
+  if (!library) return printf("no CUPTI: %s\n", dlerror()), false;
+#define FIND(member, name) *(void **)&cupti.member = dlsym(library, name)
+  FIND(enable, "cuptiActivityEnable"), FIND(disable, "cuptiActivityDisable"), FIND(flush, "cuptiActivityFlushAll");
+  FIND(flush_period, "cuptiActivityFlushPeriod"), FIND(next_record, "cuptiActivityGetNextRecord");
+  FIND(callbacks, "cuptiActivityRegisterCallbacks"), FIND(clock, "cuptiActivityRegisterTimestampCallback");
+  FIND(finalize, "cuptiFinalize"), FIND(subscribe, "cuptiSubscribe"), FIND(enable_domain, "cuptiEnableDomain");
+  *(void **)&cupti.driver = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuDriverGetVersion");
+  return true;
+}
+/* CUPTI's callback of driver calls; the site is the first word of its data, 1 at a call's end. */
+static void on_call(void *, uint32_t, uint32_t, const void *data) {
+  if (leaves && *(const uint32_t *)data == 1) leaves = false, cupti.finalize();
+}
+/* Switches records on or off, or leaves CUPTI; returns its code. */
+extern "C" int trace(char step) {
+  uint32_t kind = step == 'k' || step == 'K' ? KERNEL : GRAPH;
+  if (!cupti.enable && !find_cupti()) return -1;
+  if (step == 'c') has_clock = true, cupti.clock(host_ns);
+  if (!is_attached && strchr("kgc", step)) {
+    if (has_clock) cupti.clock(host_ns);
+    int code = cupti.callbacks((void *)on_request, (void *)on_complete);
+    if (code) return code;
+    is_attached = true;
+  }
+  switch (step) {
+    case 'k': case 'g': return cupti.enable(kind);
+    case 'K': case 'G': return cupti.disable(kind);
+    case 'z': case 'Z': {
+      void *subscriber = nullptr;
+      cupti.flush(1);
+      is_attached = false;
+      if (step == 'z') return cupti.finalize();
+      int code = cupti.subscribe(&subscriber, (void *)on_call, nullptr), version;
+      if (code || (code = cupti.enable_domain(1, subscriber, 1))) return code;
+      leaves = true;
+      cupti.driver(&version);
+      return leaves ? -2 : 0; /* -2: the call was not seen */
+    }
+  }
+  return 0;
+}
+/* Prints what CUPTI said since. */
+extern "C" void trace_say() {
+  if (is_attached) cupti.flush(1);
+  say();
+  fflush(stdout);
+}
+static int run(const char *steps) {
   float *x; cudaStream_t stream; cudaGraphExec_t exec = nullptr; cudaEvent_t begin, end;
   bool has_events = false, has_clusters = false, in_default = false, copies = false;
   /* CUPTI is there before CUDA is, as an injected library has it. */
   const char *at = steps;
   for (; *at && strchr("kgcpsflnm", *at); at++) {
-    if (*at == 'k' || *at == 'g') enable(*at == 'k' ? KERNEL : GRAPH);
-    if (*at == 'c') ((int (*)(uint64_t (*)()))find("cuptiActivityRegisterTimestampCallback"))(host_ns);
-    if (*at == 'p') ((int (*)(uint32_t))find("cuptiActivityFlushPeriod"))(200);
+    if (strchr("kgc", *at)) trace(*at);
+    if (*at == 'p') cupti.flush_period(200);
     if (*at == 's') buffer_bytes = 1 << 12;
     has_clusters |= *at == 'l', in_default |= *at == 'n', copies |= *at == 'm';
-    if (*at == 'f') std::thread([flush] { for (;;) usleep(50000), flush(0); }).detach();
+    if (*at == 'f') std::thread([] { for (;;) usleep(50000), cupti.flush(0); }).detach();
   }
   cudaMalloc(&x, 132 * 256 * 4); cudaMemset(x, 0, 132 * 256 * 4); cudaStreamCreate(&stream);
   cudaEventCreate(&begin); cudaEventCreate(&end);
@@ -114,10 +163,12 @@ static int run(const char *steps) {
   for (; *at; at++) {
     int code = 0;
     switch (*at) {
-      case 'k': code = enable(KERNEL); break;
-      case 'K': code = disable(KERNEL); break;
-      case 'g': code = enable(GRAPH); break;
-      case 'G': code = disable(GRAPH); break;
+      case 'k': case 'K': case 'g': case 'G': case 'z': case 'Z': {
+        double from = now_us();
+        code = trace(*at);
+        printf("%.*s: %8.2f us to switch\n", int(at - steps + 1), steps, now_us() - from);
+        break;
+      }
       case 'e': case 'E': has_events = *at == 'e'; break;
       case 'i': case 'I': {
         cudaGraph_t graph;
@@ -132,21 +183,20 @@ static int run(const char *steps) {
         as.attrs = how, as.numAttrs = has_clusters ? 2 : 0;
         for (int i = 0; i < NODES; i++) cudaLaunchKernelEx(&as, inside, x);
         cudaStreamEndCapture(stream, &graph);
-        if (*at == 'I') disable(KERNEL);
+        if (*at == 'I') trace('K');
         code = cudaGraphInstantiate(&exec, graph, 0);
-        if (*at == 'I') enable(KERNEL);
+        if (*at == 'I') trace('k');
         break;
       }
       case 'x': {
         double from = now_us();
         for (int i = 0; i < LAUNCHES; i++) {
-          if (i % 20 == 0) i % 40 ? enable(KERNEL) : disable(KERNEL);
+          if (i % 20 == 0) trace(i % 40 ? 'k' : 'K');
           cudaGraphLaunch(exec, where);
         }
         cudaStreamSynchronize(where);
         printf("%.*s: %8.2f us", int(at - steps + 1), steps, (now_us() - from) / LAUNCHES);
-        flush(1);
-        say();
+        trace_say();
         break;
       }
       case 'r': {
@@ -161,10 +211,9 @@ static int run(const char *steps) {
           cudaStreamSynchronize(where);
           each.push_back(now_us() - from);
         }
-        flush(1);
         double most = *std::max_element(each.begin(), each.end());
         printf("%.*s: %8.2f us, at most %8.2f", int(at - steps + 1), steps, median(each), most);
-        say();
+        trace_say();
       }
     }
     if (code) printf("%.*s: code %d\n", int(at - steps + 1), steps, code);

@@ -27,6 +27,7 @@ int cuptiGetVersion(uint32_t *version) {
 int cuptiActivityRegisterTimestampCallback(uint64_t (*from)(void)) { stamp = from; return 0; }
 int cuptiActivityRegisterCallbacks(request_fn a, complete_fn b) { request = a; complete = b; return 0; }
 static int enabled;
+static void (*on_call)(void *, uint32_t, uint32_t, const void *);
 /* Of graphs: until when they run, whether one that was made while kernels were looked at is traced on, and
  * whether kernels were switched on or off amid one. */
 static uint64_t busy_until;
@@ -40,7 +41,30 @@ int cuptiActivityEnable(uint32_t kind) {
     return kind == 10 ? change(1) : kind != 3;
 }
 int cuptiActivityDisable(uint32_t kind) { return kind == 10 ? change(0) : 0; }
-int cuptiFinalize(void) { return enabled = 0; }
+/* It must not be left amid a graph, nor but at the end of a call of the driver. */
+static int is_in_call;
+int cuptiFinalize(void) {
+    is_wrong |= (stamp && stamp() < busy_until) || (on_call && !is_in_call);
+    on_call = NULL;
+    request = NULL;
+    return enabled = 0;
+}
+int cuptiSubscribe(void **to, void (*call)(void *, uint32_t, uint32_t, const void *), void *data) {
+    if (on_call) return 39;
+    *to = &on_call;
+    on_call = call;
+    return data != NULL;
+}
+int cuptiUnsubscribe(void *from) { return *(void **)from = NULL, 0; }
+int cuptiEnableDomain(uint32_t to, void *from, uint32_t domain) { return !to || from != &on_call || domain != 1; }
+int cuDriverGetVersion(int *version) {
+    *version = 13000;
+    for (uint32_t site = 0; site < 2 && on_call; site++) {
+        is_in_call = (int)site;
+        on_call(NULL, 1, 2, &site);
+    }
+    return is_in_call = 0;
+}
 int cuptiActivityFlushPeriod(uint32_t ms) { return (void)ms, 0; }
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static void flush(uint32_t forced) {
@@ -54,6 +78,7 @@ int cuptiActivityFlushAll(uint32_t forced) {
     pthread_mutex_lock(&lock);
     /* As an H100 did, where it was flushed amid a graph. */
     is_wrong |= stamp && stamp() < busy_until;
+    is_wrong |= !request; /* nothing was to be asked of a CUPTI that was left */
     flush(forced);
     return pthread_mutex_unlock(&lock);
 }

@@ -89,6 +89,7 @@ typedef uint64_t (*clock_fn)(void);
 typedef void (*request_fn)(uint8_t **, size_t *, size_t *);
 typedef void (*complete_fn)(void *, uint32_t, uint8_t *, size_t, size_t);
 typedef int (*register_fn)(request_fn, complete_fn);
+typedef void (*called_fn)(void *, uint32_t, uint32_t, const void *);
 
 enum { KIND_CONCURRENT_KERNEL = 10, ALIGN = 8, BATCH = 1024, FLUSH_MS = 200 };
 enum { MOST_NESTED = 256, MOST_OPEN = 1024, MOST_NAME = 4096 };
@@ -98,11 +99,15 @@ enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
  * an H100's host took 1.3 to 2.5 times as long for its graphs while they were looked at. */
 enum { SLICE_MS = 100, TICK_MS = 10, LOOK_S = 2, FEW_GRAPHS = 3, FEW_TICKS = 2, GRAPH_COSTS = 100, GRAPHS_OFF = 99 };
 enum { MOST_OFF_S = 10, MOST_WAIT_S = 2 };
+/* What a turn itself takes the program is 1/TURN_COSTS of the time, where that is not above MOST_LEFT_S. */
+enum { TURN_COSTS = 200, MOST_LEFT_S = 60 };
 #define WHOLE_GRAPH "(a CUDA graph)"
 #define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
 /* CUPTI_API_VERSION: 14 is CUDA 11.0, the first with this layout; 13.x is 130000 and up. */
 enum { OLDEST_API = 14, NEXT_API = 140000 };
+/* CUPTI of CUDA 12.6 is the first that can be left while there are graphs. */
+enum { LEAVING_API = 24, DOMAIN_DRIVER = 1, SITE_ENTER = 0, SITE_EXIT = 1 };
 
 static struct {
     register_fn register_callbacks;
@@ -114,6 +119,10 @@ static struct {
     int (*flush_period)(uint32_t);
     int (*timestamps)(clock_fn);
     int (*version)(uint32_t *);
+    int (*finalize)(void);
+    int (*subscribe)(void **, called_fn, void *);
+    int (*unsubscribe)(void *);
+    int (*enable_domain)(uint32_t, void *, uint32_t);
 } cupti;
 
 static struct {
@@ -124,6 +133,9 @@ static struct {
     volatile int waits;        /* threads that wait for their stream, to take a turn */
     volatile int is_in_vain;   /* they did, so that kernels are looked at all the time where there are graphs */
     int making, is_paused;     /* graphs that are being made, and whether kernels are not looked at for that */
+    volatile int has_left;     /* CUPTI is no longer in the process */
+    int leaves_when;           /* to be tried on a GPU: 1: behind turns; 2: before a graph is made; 4: says so; 8: at once */
+    uint64_t turning_ns;       /* what turns took the program's threads */
     pid_t pid;
     pthread_mutex_t lock;
     uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, in_graphs, graphs, graphs_made;
@@ -147,6 +159,8 @@ static void (*on_record)(const struct record *, uint32_t);
 
 /* CUptiResult of the last step of starting; 0 where it was not CUPTI that failed. */
 static int last_code;
+
+static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Names by their text: CUPTI may give one name at several addresses, and reuse an address. */
 static struct {
@@ -380,7 +394,7 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
     complete_fn complete = other.complete;
     size_t dropped = 0;
     /* The count is reset by asking, so that it is left to the other tool. */
-    if (!theirs && cupti.dropped && cupti.dropped(context, stream, &dropped) == 0) say_dropped(dropped);
+    if (!theirs && !state.has_left && cupti.dropped(context, stream, &dropped) == 0) say_dropped(dropped);
     pthread_mutex_unlock(&state.lock);
     if (theirs && complete)
         complete(context, stream, buffer, size, valid);
@@ -406,11 +420,15 @@ static int stands_between(void) { return state.is_on && getpid() == state.pid; }
 #define EXPORTED __attribute__((visibility("default")))
 #define NEXT(name) ((__typeof__(&name))next_of(#name))
 
+static void take_turn(int is_idle);
+static void come_back(void);
+
 EXPORTED int cuptiActivityRegisterCallbacks(request_fn request, complete_fn complete) {
     if (!stands_between()) {
         register_fn next = NEXT(cuptiActivityRegisterCallbacks);
         return next ? next(request, complete) : 999; /* CUPTI_ERROR_UNKNOWN */
     }
+    come_back();
     cupti.flush_all(0);
     pthread_mutex_lock(&state.lock);
     other.request = request;
@@ -420,13 +438,12 @@ EXPORTED int cuptiActivityRegisterCallbacks(request_fn request, complete_fn comp
     return 0;
 }
 
-static void take_turn(int is_idle);
-
 EXPORTED int cuptiActivityEnable(uint32_t kind) {
     if (!stands_between()) {
         int (*next)(uint32_t) = NEXT(cuptiActivityEnable);
         return next ? next(kind) : 999;
     }
+    come_back();
     int code = cupti.enable(kind);
     if (code) return code;
     pthread_mutex_lock(&state.lock);
@@ -459,6 +476,7 @@ EXPORTED int cuptiActivityRegisterTimestampCallback(clock_fn clock) {
         int (*next)(clock_fn) = NEXT(cuptiActivityRegisterTimestampCallback);
         return next ? next(clock) : 999;
     }
+    come_back();
     int code = cupti.timestamps(clock);
     if (code || !clock) return code;
     pthread_mutex_lock(&state.lock);
@@ -514,17 +532,75 @@ static void say_turn(int is_off) {
     pthread_mutex_unlock(&state.lock);
 }
 
-static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
+static const char *switch_on(void);
+static __thread volatile int is_leaving;
+
+static void at_call(void *data, uint32_t domain, uint32_t id, const void *call) {
+    (void)data, (void)domain, (void)id;
+    if (!is_leaving || *(const int *)call != SITE_EXIT) return;
+    is_leaving = 0;
+    cupti.finalize();
+}
+
+/* Removes CUPTI from the process, and returns whether it did. Even where it looks at nothing it made a host that
+ * waits for each graph 9% slower (studies/programs). It is done at the end of a call of the driver, as NVIDIA
+ * recommends, and not where another tool has CUPTI, too. */
+static int leave(void) {
+    void *subscriber = NULL;
+    int version, (*call)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
+    void *library = call ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (library) *(void **)&call = dlsym(library, "cuDriverGetVersion");
+    if (!call || !cupti.finalize || on_record || other.request || other.kinds) return 0;
+    if (state.leaves_when & 8) return state.has_left = !cupti.finalize();
+    int code = cupti.subscribe(&subscriber, at_call, NULL);
+    if (state.leaves_when & 4) fprintf(stderr, "subscribing: code %d\n", code);
+    if (code) return 0;
+    if (cupti.enable_domain(1, subscriber, DOMAIN_DRIVER)) {
+        cupti.unsubscribe(subscriber);
+        return 0;
+    }
+    state.has_left = is_leaving = 1;
+    call(&version);
+    if (is_leaving && state.leaves_when & 4) fprintf(stderr, "the call was not seen\n");
+    if (is_leaving && cupti.finalize()) state.has_left = 0;
+    is_leaving = 0;
+    return state.has_left;
+}
+
+/* Looks at kernels, or no longer; returns CUPTI's code. Where `may_leave`, nothing runs. */
+static int look(int is_off, int may_leave) {
+    if (!is_off && state.has_left) {
+        if (switch_on()) return last_code;
+        state.has_left = 0;
+        return 0;
+    }
+    int code = is_off ? cupti.disable(KIND_CONCURRENT_KERNEL) : cupti.enable(KIND_CONCURRENT_KERNEL);
+    if (!code && is_off && may_leave) leave();
+    return code;
+}
+
+/* Another tool wants CUPTI. */
+static void come_back(void) {
+    pthread_mutex_lock(&turn_lock);
+    if (state.has_left) look(0, 0);
+    pthread_mutex_unlock(&turn_lock);
+}
 
 /* Sees kernels or no longer, as was asked for. Where nothing runs, CUPTI gives what it has before. */
 static void take_turn(int is_idle) {
     pthread_mutex_lock(&turn_lock);
     if (other.kinds || (state.is_in_vain && !is_idle)) state.asks_off = 0;
     if (!state.making && !state.has_ended && state.asks_off != state.is_off) {
-        if (is_idle) cupti.flush_all(1);
-        if (!state.asks_off && !state.is_replaying) cupti.enable(KIND_CONCURRENT_KERNEL);
+        uint64_t begin_ns = now_ns();
+        if (is_idle && !state.has_left) cupti.flush_all(1);
+        if (!state.asks_off && !state.is_replaying) state.asks_off = look(0, 0) != 0;
         say_turn(state.asks_off);
-        if (state.asks_off && cupti.disable(KIND_CONCURRENT_KERNEL)) say_turn(state.asks_off = 0);
+        if (state.asks_off && look(1, is_idle && state.leaves_when & 1)) say_turn(state.asks_off = 0);
+        state.turning_ns += now_ns() - begin_ns;
+        if (state.leaves_when & 4)
+            fprintf(stderr, "turn at %.3f s: off %d idle %d left %d, %.0f us\n",
+                    (double)(begin_ns - state.begin_ns) / 1e9, state.is_off, is_idle, state.has_left,
+                    (double)(now_ns() - begin_ns) / 1e3);
     }
     pthread_mutex_unlock(&turn_lock);
 }
@@ -539,7 +615,9 @@ static void before_making(void) {
     pthread_mutex_lock(&turn_lock);
     __atomic_fetch_add(&state.graphs_made, 1, __ATOMIC_RELAXED);
     int looks = stands_between() && !state.is_off && !state.is_replaying && !other.kinds && !on_record;
-    if (!state.making++ && looks && !cupti.disable(KIND_CONCURRENT_KERNEL)) {
+    int may_leave = looks && state.leaves_when & 2;
+    if (may_leave) cupti.flush_all(1);
+    if (!state.making++ && looks && !look(1, may_leave)) {
         state.is_paused = 1;
         paused.at_ns = now_ns();
         paused.launched = count_of(&state.launched);
@@ -552,7 +630,7 @@ static void after_making(void) {
     pthread_mutex_lock(&turn_lock);
     if (!--state.making && state.is_paused) {
         state.is_paused = 0;
-        cupti.enable(KIND_CONCURRENT_KERNEL);
+        look(0, 0);
         pthread_mutex_lock(&state.lock);
         /* Other threads may have launched kernels meanwhile. */
         int is_missed = count_of(&state.launched) != paused.launched || count_of(&state.in_graphs) != paused.in_graphs;
@@ -624,6 +702,7 @@ static struct tally after_turn(struct tally since, double enough) {
  * how many of a graph's there are between two turns would not be known. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
+    uint64_t turning_ns = state.turning_ns;
     while (state.is_on && !state.has_ended && getpid() == state.pid) {
         take_turn(0); /* which a graph that was being made had put off */
         struct tally before = flushed_tally(), after;
@@ -638,7 +717,11 @@ static void *limit_rate(void *limit) {
         after = tally();
         double on_s = (double)(now_ns() - begin_ns) / 1e9, off_s = looked_at(before, after) / (most / 2) - on_s;
         if (after.graphs != before.graphs && off_s < GRAPHS_OFF * on_s) off_s = GRAPHS_OFF * on_s;
-        sleep_off(off_s > MOST_OFF_S ? MOST_OFF_S : off_s);
+        if (off_s > MOST_OFF_S) off_s = MOST_OFF_S;
+        double turns_s = TURN_COSTS * (double)(state.turning_ns - turning_ns) / 1e9;
+        turning_ns = state.turning_ns;
+        if (state.has_left && off_s < turns_s) off_s = turns_s < MOST_LEFT_S ? turns_s : MOST_LEFT_S;
+        sleep_off(off_s);
         double launched = (double)launched_between(before, after);
         struct tally end = flushed_tally();
         for (int i = 0; i < MOST_WAIT_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {
@@ -665,7 +748,7 @@ static void start_limit(void) {
 static void at_end(void) {
     /* A forked child has the handler, but no CUDA. */
     if (!state.is_on || getpid() != state.pid) return;
-    cupti.flush_all(1);
+    if (!state.has_left) cupti.flush_all(1);
     say_dropped(0);
     say_turn(0);
     pthread_mutex_lock(&state.lock);
@@ -707,6 +790,12 @@ static const char *find_functions(void *library) {
     if (last_code) return "libcupti does not work here";
     if (version < OLDEST_API || version >= NEXT_API)
         return "this version of libcupti is not known";
+    *(void **)&cupti.subscribe = dlsym(library, "cuptiSubscribe");
+    *(void **)&cupti.unsubscribe = dlsym(library, "cuptiUnsubscribe");
+    *(void **)&cupti.enable_domain = dlsym(library, "cuptiEnableDomain");
+    if (version >= LEAVING_API && cupti.subscribe && cupti.unsubscribe && cupti.enable_domain)
+        *(void **)&cupti.finalize = dlsym(library, "cuptiFinalize");
+    state.leaves_when = getenv("PTXBENCH_LEAVES_CUPTI") ? atoi(getenv("PTXBENCH_LEAVES_CUPTI")) : 0;
     say("cupti %u\n", version);
     return NULL;
 }
@@ -740,7 +829,7 @@ static int open_files(void) {
     if (state.pid == 0) pthread_atfork(NULL, NULL, after_fork);
     uint64_t at_ns = now_ns();
     state.pid = getpid();
-    state.is_on = 0;
+    state.is_on = state.has_left = 0;
     state.begin_ns = at_ns;
     state.devices_said = 0;
     state.dropped = 0;
