@@ -14,6 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ptxbench import kernel_tuner as kernel_tuner
+    from ptxbench import torch as torch
+    from ptxbench import triton as triton
     from ptxbench.api.benching import bench, compare
     from ptxbench.api.calibrating import calibrate
     from ptxbench.api.counting import count
@@ -72,6 +75,8 @@ _HOMES = {
     "tune_function": "api.tuning_functions",
     "tune_kernel": "api.tuning",
 }
+# Modules beside them, for what other libraries have.
+_MODULES = ("kernel_tuner", "torch", "triton")
 
 __all__ = [
     "Bench",
@@ -120,6 +125,8 @@ if not TYPE_CHECKING:
             value = import_module(f"{__name__}.core.version").VERSION
         elif name in _HOMES:
             value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        elif name in _MODULES:
+            value = import_module(f"{__name__}.{name}")
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value
@@ -127,4 +134,4 @@ if not TYPE_CHECKING:
 
     def __dir__() -> list[str]:
         """Return what is there and what can be imported."""
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *__all__, *_MODULES})

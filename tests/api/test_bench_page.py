@@ -202,15 +202,10 @@ def test_an_example_of_tuning_runs_on_a_gpu(tmp_path, monkeypatch, capsys, begin
     (tmp_path / "scale.cu").write_text(SCALE)
     # Triton reads the code of a kernel from a file.
     script = tmp_path / "example.py"
-    script.write_text(f"{needed}{whole_example(begin)}")
-    quick = SimpleNamespace(
-        tune_function=partial(ptxbench.tune_function, budget=5),
-        tune_kernel=ptxbench.tune_kernel,
-        triton=SimpleNamespace(
-            do_bench=ptxbench.triton.do_bench, tune=partial(ptxbench.triton.tune, budget=5)
-        ),
-    )
-    made = runpy.run_path(str(script), {"ptxbench": quick})
+    script.write_text(f"import ptxbench\n{needed}{whole_example(begin)}")
+    monkeypatch.setattr(ptxbench, "tune_function", partial(ptxbench.tune_function, budget=5), raising=False)
+    monkeypatch.setattr(ptxbench.triton, "tune", partial(ptxbench.triton.tune, budget=5))
+    made = runpy.run_path(str(script))
     if "softmax" in made:
         assert made["softmax"].best_config.num_warps in (2, 4, 8)
     if "found" in made:

@@ -49,6 +49,12 @@ def test_every_public_name_is_there_documented_and_seen_by_type_checkers():
     assert isinstance(ptxbench.__version__, str)
 
 
+def test_what_other_libraries_need_is_there_with_ptxbench_alone(monkeypatch):
+    for name, shown in (("triton", "do_bench"), ("torch", "labelled"), ("kernel_tuner", "EnergyObserver")):
+        monkeypatch.delattr(ptxbench, name, raising=False)
+        assert hasattr(getattr(ptxbench, name), shown)
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'ptxbench' has no attribute 'mesure'"):
         ptxbench.mesure  # noqa: B018
