@@ -104,7 +104,7 @@ def _file_text(
     if ending == ".html":
         return as_page(parts, _pictures(manifest, found, trials))
     if out.name.lower().endswith(".t4.json"):
-        return t4_text(trials, manifest.part.problem.parameters)
+        return t4_text(manifest, trials)
     if ending == ".json":
         return cache_text(manifest, trials)
     return as_csv(found) if ending == ".csv" else as_text(parts, None) + "\n"

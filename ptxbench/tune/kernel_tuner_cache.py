@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.tune.expression import Value
 from ptxbench.tune.folder import TuningManifest
-from ptxbench.tune.outcome import TrialStatus
+from ptxbench.tune.outcome import Settled, TrialStatus
 from ptxbench.tune.trial import Trial
 
 # Kernel Tuner's names of what a configuration failed by.
@@ -41,8 +41,7 @@ def cache_text(manifest: TuningManifest, trials: Sequence[Trial]) -> str:
     names = (*manifest.part.problem.parameters, *(SETTINGS[axis] for axis in settings))
     columns = list(zip(*(t.candidate.values for t in trials), strict=True)) or [()] * len(names)
     document = {
-        "device_name": manifest.gpu.name,
-        "kernel_name": manifest.part.problem.title,
+        **_what(manifest),
         "problem_size": "callable",
         "tune_params_keys": list(names),
         "tune_params": {
@@ -54,27 +53,43 @@ def cache_text(manifest: TuningManifest, trials: Sequence[Trial]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def t4_text(trials: Sequence[Trial], names: Sequence[str]) -> str:
+def t4_text(manifest: TuningManifest, trials: Sequence[Trial]) -> str:
     """Return a file of the T4 format (version 1.0.0): a result for each variant.
 
     Args:
-        trials: Trials of a search.
-        names: Names of what differs between them, without settings.
+        manifest: What was tuned.
+        trials: Its trials.
     """
-    results = [_t4_result(trial, names) for trial in trials]
-    document = {"schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}, "results": results}
+    document = {
+        "schema_version": "1.0.0",
+        "metadata": {"timeunit": "milliseconds", **_what(manifest)},
+        "results": [_t4_result(trial, manifest.part.problem.parameters) for trial in trials],
+    }
     return json.dumps(document, indent=1) + "\n"
 
 
-def _t4_result(trial: Trial, names: Sequence[str]) -> dict[str, object]:
-    every = (*names, *(SETTINGS[axis] for axis in trial.settings.by_axis))
+def _what(manifest: TuningManifest) -> dict[str, str]:
+    """Return the GPU, whose name says that it is simulated, and the kernel, as Kernel Tuner calls them."""
+    return {"device_name": manifest.gpu.name, "kernel_name": manifest.part.problem.title}
+
+
+def _figures(trial: Trial) -> dict[str, tuple[float, str]]:
+    """Return what is known of a variant, with its unit; what is so or not is 1 or 0, as T4 has numbers."""
+    settled = math.nan if trial.settled is Settled.UNTESTED else float(trial.settled is Settled.YES)
     figures = {
         "time": (_MS * trial.best_time_s, "ms"),
         "energy": (trial.best_energy_j, "J"),
         "energy_ci95_j": (COVERAGE_FACTOR * trial.error_j, "J"),
         "power": (trial.best_power_w, "W"),
+        "at_limit": (float(trial.capped), ""),
+        "settled": (settled, ""),
     }
-    known = figures if trial.ok else {}
+    return {name: figure for name, figure in figures.items() if math.isfinite(figure[0])}
+
+
+def _t4_result(trial: Trial, names: Sequence[str]) -> dict[str, object]:
+    every = (*names, *(SETTINGS[axis] for axis in trial.settings.by_axis))
+    known = _figures(trial) if trial.ok else {}
     walls = {
         "compilation_time": trial.build_wall_s,
         "benchmark": trial.timing_wall_s,
@@ -87,9 +102,7 @@ def _t4_result(trial: Trial, names: Sequence[str]) -> dict[str, object]:
         "invalidity": _INVALID.get(trial.status, "correct" if trial.ok else "runtime"),
         "correctness": 0 if trial.status is TrialStatus.WRONG else 1,
         "measurements": [
-            {"name": name, "value": value, "unit": unit}
-            for name, (value, unit) in known.items()
-            if math.isfinite(value)
+            {"name": name, "value": value, "unit": unit} for name, (value, unit) in known.items()
         ],
     }
 
@@ -103,10 +116,7 @@ def _entry(names: Sequence[str], trial: Trial) -> dict[str, object]:
     if not trial.ok or not math.isfinite(trial.best_time_s):
         return entry | {"time": _FAILED.get(trial.status, _OTHERWISE_FAILED)}
     figures = {
-        "time": _MS * trial.best_time_s,
-        "energy": trial.best_energy_j,
-        "energy_ci95_j": COVERAGE_FACTOR * trial.error_j,
-        "power": trial.best_power_w,
+        **{name: value for name, (value, _) in _figures(trial).items()},
         "compile_time": _MS * trial.build_wall_s,
         "verification_time": _MS * trial.check_wall_s,
         "benchmark_time": _MS * trial.timing_wall_s,

@@ -85,8 +85,10 @@ def read_results(path: Path) -> ForeignResults:
         raise InputError(f"{path}: is neither a cache nor a T4 file of Kernel Tuner; {cure}")
     own = [name for name in names if name not in SETTINGS.values()]
     trials = {one.name: one for one in (_trial(entry, own, path) for entry in entries)}
-    name = printable(str(document.get("kernel_name", path.stem)))
-    gpu = GpuInfo.partly_known(printable(str(document.get("device_name", "an unknown GPU"))), "")
+    told = document if "cache" in document else document.get("metadata", {})
+    said = told if isinstance(told, dict) else {}
+    name = printable(str(said.get("kernel_name", path.stem)))
+    gpu = GpuInfo.partly_known(printable(str(said.get("device_name", "an unknown GPU"))), "")
     if "simulated" in gpu.name.lower():
         gpu = GpuInfo(**{**vars(gpu), "kind": GpuKind.SIMULATED})
     part = TuningPart(problem=KernelProblem(name, tuple(own), ""), options=TrialOptions(), model="")
@@ -147,7 +149,9 @@ def _trial(entry: Mapping[str, Any], names: list[str], path: Path) -> Trial:
     if math.isnan(energy_j):
         energy_j = power_w * time_s
     error_j = _number(entry, ("energy_ci95_j",)) / COVERAGE_FACTOR
-    settled = {True: Settled.YES, False: Settled.NO}.get(entry.get("settled", ""), Settled.UNTESTED)
+    # Numbers in T4, which has no other.
+    told = entry.get("settled")
+    settled = Settled.YES if told == 1 else Settled.NO if told == 0 else Settled.UNTESTED
     ok = settled is not Settled.NO
     gflops = _number(entry, tuple(name for name in entry if _GFLOPS.match(name)))
     return Trial(
@@ -161,7 +165,7 @@ def _trial(entry: Mapping[str, Any], names: list[str], path: Path) -> Trial:
         power_w=energy_j / time_s,
         power_error_w=error_j / time_s,
         clock_mhz=_number(entry, ("clock_mhz", "core_freq")),
-        capped=entry.get("at_limit") is True,
+        capped=entry.get("at_limit") == 1,
         settled=settled,
         flops=gflops * 1e9 * time_s,
         build_wall_s=_number(entry, ("compile_time",)) * 1e-3,

@@ -1,9 +1,13 @@
-"""The examples of docs/howto/bench.md run as they stand there: libraries are faked, the GPU is simulated."""
+"""The examples of docs/howto/bench.md run as they stand there: libraries are faked, the GPU is simulated.
+
+`pytest -m gpu` runs those that tune with the libraries themselves on a GPU.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import textwrap
 from functools import partial
 from pathlib import Path
@@ -13,6 +17,7 @@ import numpy as np
 import pytest
 from fakes.called import drawing
 from fakes.simulated_step import ReplayingGpu
+from tune.test_user_kernel import require_nvcc
 
 import ptxbench
 import ptxbench.triton
@@ -23,12 +28,17 @@ PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "bench.md").read_text()
 
 
 def example(begin: str) -> str:
-    """Return the first block of code behind some words, of at most ten lines, with small arrays."""
+    """Return the first block of code behind some words, with small arrays."""
+    return whole_example(begin).replace("1 << 26", "1 << 10").replace("4096", "64").replace("8192", "64")
+
+
+def whole_example(begin: str) -> str:
+    """Return the first block of code behind some words, of at most ten lines."""
     block = re.search(r"\n\n((?:    .*\n|\n(?=    ))+)", PAGE[PAGE.index(begin) :])
     assert block is not None
     code = textwrap.dedent(block.group(1))
     assert len(code.splitlines()) <= 10
-    return code.replace("1 << 26", "1 << 10").replace("4096", "64").replace("8192", "64")
+    return code
 
 
 class Kernel:
@@ -158,3 +168,53 @@ def test_the_first_example_prints_what_a_call_takes(libraries, capsys) -> None:
     code = example("as Triton's `do_bench` says it for time:").replace("import torch, ptxbench\n", "")
     exec(code, libraries)  # noqa: S102
     assert "J (" in capsys.readouterr().out
+
+
+# What an example needs that the page does not show, and the libraries that must be there.
+SCALE = """#include <factor.cuh>
+namespace mine {
+template <typename T, int N> __global__ void scale(T* y, const T* x, int n)
+{ int i = blockIdx.x * N + threadIdx.x; if (i < n) y[i] = FACTOR * x[i]; }
+}
+"""
+ON_A_GPU = {
+    "**Triton.**": "import torch, triton, triton.language as tl\n"
+    "x = torch.randn(4096, 4096, device='cuda'); y = torch.empty_like(x)\n",
+    "A product with its configurations": "import torch, triton\nfrom fakes.triton_kernels import matmul\n"
+    "a, b, c = (torch.randn(1024, 1024, device='cuda', dtype=torch.float16) for _ in range(3))\n",
+    "**PyTorch.**": "import torch\n",
+    "**CuPy.**": "import cupy\n",
+    "**CUDA C++ as it is**": "import numpy as np\nx = np.ones(4096, np.float32)\n",
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("begin", ON_A_GPU, ids=["softmax", "matmul", "PyTorch", "CuPy", "CUDA"])
+def test_an_example_of_tuning_runs_on_a_gpu(tmp_path, monkeypatch, capsys, begin) -> None:
+    needed = ON_A_GPU[begin]
+    for library in re.findall(r"import (torch|triton|cupy)", needed):
+        pytest.importorskip(library)
+    if begin.startswith("**CUDA"):
+        require_nvcc()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "factor.cuh").write_text("#define FACTOR 2\n")
+    (tmp_path / "scale.cu").write_text(SCALE)
+    # Triton reads the code of a kernel from a file.
+    script = tmp_path / "example.py"
+    script.write_text(f"{needed}{whole_example(begin)}")
+    quick = SimpleNamespace(
+        tune_function=partial(ptxbench.tune_function, budget=5),
+        tune_kernel=ptxbench.tune_kernel,
+        triton=SimpleNamespace(
+            do_bench=ptxbench.triton.do_bench, tune=partial(ptxbench.triton.tune, budget=5)
+        ),
+    )
+    made = runpy.run_path(str(script), {"ptxbench": quick})
+    if "softmax" in made:
+        assert made["softmax"].best_config.num_warps in (2, 4, 8)
+    if "found" in made:
+        assert made["found"].best.energy_j > 0
+        assert not [one for one in made["found"] if one.reason]
+    with capsys.disabled():
+        print(f"\n{begin} {made.get('found', '')}")

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tune.fakes_tune import trial
+from tune.fakes_tune import SMALL, trial
 
 from ptxbench.cli.main import run
 from ptxbench.core.gpu_settings import GpuSettings
+from ptxbench.devices.simulated.gpu import SimulatedGpu
+from ptxbench.tune.folder import tuning_manifest
 from ptxbench.tune.kernel_tuner_cache import t4_text
 from ptxbench.tune.kernel_tuner_results import read_results
 from ptxbench.tune.outcome import Settled, TrialStatus
-from ptxbench.tune.variant import PARAMETERS
+from ptxbench.tune.variant_runner import TrialOptions
 
 CLOCKS = range(900, 1980, 90)
 
@@ -66,7 +68,8 @@ def test_what_our_observer_wrote_keeps_its_interval_and_what_had_not_settled_doe
 ) -> None:
     ours = {"energy_j": 0.5, "energy_ci95_j": 0.01, "settled": True, "at_limit": True}
     entries = {"1": {"b": 1, "time": 1.0, **ours}, "2": {"b": 2, "time": 1.0, **ours, "settled": False}}
-    document = {"kernel_name": "k", "tune_params_keys": ["b"], "cache": entries}
+    head = {"kernel_name": "k", "device_name": "NVIDIA H200 (simulated)", "tune_params_keys": ["b"]}
+    document = {**head, "cache": entries}
     (tmp_path / "c.json").write_text(json.dumps(document))
     one, other = read_results(tmp_path / "c.json").trials
     assert (one.ok, one.settled, one.at_limit) == (True, Settled.YES, "capped")
@@ -74,7 +77,10 @@ def test_what_our_observer_wrote_keeps_its_interval_and_what_had_not_settled_doe
     assert other.status is TrialStatus.NOT_SETTLED
     for name in ("again.json", "again.t4.json"):
         assert run(["tune", "report", str(tmp_path / "c.json"), "--out", str(tmp_path / name)]) == 0
-        assert read_results(tmp_path / name).trials[0].power_error_w == pytest.approx(one.power_error_w)
+        again = read_results(tmp_path / name)
+        assert again.trials[0].power_error_w == pytest.approx(one.power_error_w)
+        assert (again.trials[0].settled, again.trials[0].at_limit) == (Settled.YES, "capped")
+        assert again.manifest.gpu.kind == "simulated"
 
 
 def test_a_report_takes_a_cache_and_writes_both_formats(cache: Path, tmp_path: Path, capsys: Any) -> None:
@@ -107,7 +113,8 @@ def test_t4_is_what_its_schema_wants() -> None:
     jsonschema = pytest.importorskip("jsonschema", reason="the extra tune is not installed")
     files = pytest.importorskip("kernel_tuner.file_utils", reason="the extra tune is not installed")
     wrong = trial(2, status=TrialStatus.WRONG)
-    document = json.loads(t4_text([trial(1, 1e-3, 0.5), wrong], PARAMETERS))
+    manifest = tuning_manifest(SimulatedGpu(), SMALL, TrialOptions(), "")
+    document = json.loads(t4_text(manifest, [trial(1, 1e-3, 0.5), wrong]))
     jsonschema.validate(document, files.output_file_schema("results")[1])
     good, bad = document["results"]
     assert {one["name"]: one["value"] for one in good["measurements"]}["time"] == pytest.approx(1.0)
