@@ -147,7 +147,7 @@ def test_pages_say_of_boards_and_repeats_what_their_tables_have():
             f" ({ends(row[3] for row in small)} where fewer)",
             f"agree {median} and {ends(row[4] for row in large)} at the 95th percentile",
             f"{min(held):.0f} to {max(held):.0f}% of the rows of two runs or two boards agree",
-            f"FFMA takes {fma[1]} pJ on zeros and {fma[4]} pJ on random bits; DFMA {dfma[1]} and {dfma[4]} pJ",
+            f"FFMA takes {fma[1]} pJ on zeros and {fma[4]} pJ on random bits; DFMA {dfma[1]} and {dfma[4]}",
         ),
         "studies/boards/accuracy.md": (
             f"agree {median} and {ends(row[4] for row in large)} at the 95th percentile",
