@@ -19,6 +19,7 @@ import textwrap
 from collections.abc import Callable, Collection, Sequence
 from itertools import product
 from pathlib import Path
+from statistics import median
 
 from page_blocks import write_blocks
 from refresh_console import output_of
@@ -169,12 +170,27 @@ def starter_table(rows: Sequence[TableRow]) -> str:
 
 
 def imprecise_rows() -> str:
-    """Return how many rows of each shipped table are imprecise, in Markdown."""
-    lines = ["| table | rows with a number | imprecise |", "| --- | ---: | ---: |"]
+    """Return how many rows of each shipped table are imprecise, and how alike rows of one opcode are."""
+    lines = [
+        "| table | rows with a number | imprecise | rows of one opcode |",
+        "| --- | ---: | ---: | ---: |",
+    ]
     for name in SHIPPED:
-        statuses = [row.status for row in open_atlas(name).rows if row.status.has_number]
-        lines.append(f"| `{name}` | {len(statuses):,} | {statuses.count(Status.IMPRECISE)} |")
+        rows = [row for row in open_atlas(name).rows if row.status.has_number]
+        imprecise = sum(row.status is Status.IMPRECISE for row in rows)
+        lines.append(f"| `{name}` | {len(rows):,} | {imprecise} | within {_opcode_scatter(rows):.1%} |")
     return "\n".join(lines) + "\n"
+
+
+def _opcode_scatter(rows: Sequence[TableRow]) -> float:
+    """Return within what of their opcode's median half of the rows lie whose copy is one opcode, at -O3."""
+    wanted = OptLevel.O3, Pattern.RANDOM, WARP
+    of_opcode: dict[str, list[float]] = {}
+    for row in rows:
+        if (row.opt_level, row.operands, row.lanes) == wanted and row.sass_per_ptx == 1:
+            of_opcode.setdefault(row.sass, []).append(row.dynamic_pj)
+    several = [energies for energies in of_opcode.values() if len(energies) > 1]
+    return median(abs(one / median(energies) - 1) for energies in several for one in energies)
 
 
 def coverage_table() -> str:

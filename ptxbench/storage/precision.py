@@ -16,7 +16,7 @@ class PrecisionLimit:
 
     ci95: float = 0.1
     """Relative half-width from which on a row says no more than rows like it do: half of the rows of one SASS
-    opcode lie within 8% (H100, 423 rows at -O3) or 9% (H200, 97 rows) of their median.
+    opcode lie within 7 to 8% of their median (docs/accuracy.md).
     """
 
 

@@ -92,8 +92,11 @@ def test_other_pages_say_of_emulation_and_of_the_third_suite_what_the_study_says
     h200, h100 = cells_of("emulated", "judged")
     other = [cells[3] for cells in cells_of("emulated-field", "judged")]
     assert (
-        f"falls from {h200[2]} to {h200[3]}% on an H200 and from {h100[2]} to {h100[3]}% on an H100"
+        f"from {h200[2]} to {h200[3]}% on an H200 and from {h100[2]} to {h100[3]}% on an H100"
     ) in said_in("docs/model.md")
+    assert (
+        f"from {h200[2]} to {h200[3]}% on an H200 and from {h100[2]} to {h100[3]}% on an H100."
+    ) in said_in("studies/model/fit.md")
     assert (
         f"{h200[3]} and {h100[3]}% on the kernels that its factor is for,"
         f" {other[0]} and {other[1]}% on others"
@@ -107,3 +110,16 @@ def test_other_pages_say_of_emulation_and_of_the_third_suite_what_the_study_says
         f"off by {h100_field[3]}% (H100) and {h200_field[3]}% (H200) where instructions bound the kernel,"
         f" and by {h100_field[6]} and {h200_field[6]}% where memory does"
     ) in said_in("docs/model.md")
+    assert (
+        f"off by {h100_field[3]}% (H100) and {h200_field[3]}% (H200) where instructions bound a kernel"
+        f" and by {h100_field[6]} and {h200_field[6]}% where memory does"
+    ) in said_in("studies/model/fit.md")
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["the table", "every opcode at 12 pJ", "no energy of instructions", "mean power times time"],
+)
+def test_the_page_has_the_baselines_of_the_study(model: str) -> None:
+    cells = [cell for gpu in ("h200", "h100") for cell in cells_of(f"baselines-{gpu}", model)[0][0::3]]
+    assert f"| {model} | {' | '.join(cells)} |" in said_in("docs/model.md")

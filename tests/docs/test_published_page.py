@@ -55,3 +55,32 @@ def test_the_example_of_the_how_to_is_what_cost_prints_on_100_columns():
     tables = [open_atlas(name, lambda one: one == "fma.rn.f32") for name in SHIPPED]
     text = costs_text(find_costs("fma.rn.f32", tables), tables, 100).split("\n\n")[0]
     assert text in (PAGE.parent / "howto" / "look_up.md").read_text()
+
+
+def test_what_is_said_of_table_one_is_what_it_has():
+    rows = [line.split(" | ") for line in TABLE_ONE.read_text().splitlines() if "`" in line and " ± " in line]
+    ways = [[cell.split(" ± ")[0] for cell in row[at : at + 3]] for row in rows for at in (2, 5)]
+    known = [list(map(float, of)) for of in ways if "-" not in of]
+    apart = sorted(100 * (max(of) / min(of) - 1) for of in known)
+    said = f"agree** to {apart[-1]:.1f}%, and to {apart[len(apart) // 2]:.1f}% at the median"
+    assert said in " ".join(PAGE.read_text().split())
+
+
+def test_eq_1_is_beside_turing_and_beside_the_h100_what_the_page_says():
+    lines = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    found = {row[0][3:-1]: [float(cell.strip("| ")) for cell in row[1:]] for row in lines if len(row) == 7}
+    turing = {name: cells[3] / cells[5] for name, cells in found.items()}
+    groups = {
+        "1.02 to 1.27": "add.u32 mad.lo.u32 xor.b32 shl.b32 sad.u32 add.f32 fma.rn.f32 add.f16",
+        "1.10 to 1.50": "abs.s32 cnot.b32 clz.b32 bfind.u32 popc.b32 div.u32 rem.u32",
+        "0.06 to 0.08": "rcp.approx.ftz.f32 ex2.approx.ftz.f32",
+    }
+    for said, names in groups.items():
+        ratios = [turing[name] for name in names.split()]
+        assert f"{min(ratios):.2f} to {max(ratios):.2f}" == said
+        assert f"| {said} |" in PAGE.read_text()
+    same = [1 - found[name][2] / found[name][3] for name in groups["1.02 to 1.27"].split()]
+    assert f"is {100 * min(same):.0f} to {100 * max(same):.0f}% below that of the H200" in PAGE.read_text()
+    h200_pj, h200_nj = found["add.u32"][1], found["add.u32"][3]
+    assert h200_nj * 1e3 / h200_pj == pytest.approx(60_000, rel=0.2)
+    assert "sixty thousand times" in PAGE.read_text()

@@ -110,3 +110,50 @@ def test_pages_count_the_rows_that_other_boards_alone_have_as_the_tables_do():
     assert f"in {rows:,} rows ({own} of the largest table)" in page
     for name in ("docs/accuracy.md", "docs/howto/look_up.md", "studies/boards/accuracy.md"):
         assert f"{rows - int(own):,}" in (ROOT / name).read_text(), name
+
+
+def cells_of(name, block):
+    """The rows of a table that a script writes, without its head."""
+    text = (ROOT / name).read_text().split(f"<!-- {block}:begin -->")[1].split("<!--")[0]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.strip().splitlines()[2:]]
+
+
+def ends(cells, digits=1):
+    """The least and the largest of percentages such as **0.15%**."""
+    values = [abs(float(cell.strip("*%+"))) for cell in cells]
+    return f"{min(values):.{digits}f} to {max(values):.{digits}f}%"
+
+
+def test_pages_say_of_boards_and_repeats_what_their_tables_have():
+    runs = "studies/h200/runs.md"
+    repeats = cells_of(runs, "repeats")
+    again, tail = (ends((row[at] for row in repeats), 2) for at in (3, 4))
+    boards = cells_of(runs, "boards")
+    large = [row for row in boards if int(row[1]) >= 70]
+    small = [row for row in boards if int(row[1]) < 70]
+    median = f"to {ends(row[3] for row in large)} at the median"
+    other = cells_of("docs/accuracy.md", "spread")
+    held = [100 - float(row[7].strip("%")) for row in other]
+    table = {row[0]: row for row in cells_of("docs/findings.md", "operands") if len(row) > 1}
+    fma, dfma = table["`fma.rn.f32`"], table["`fma.rn.f64`"]
+    said = {
+        "README.md": (
+            f"it is {again} and {tail}",
+            f"by {ends(row[3] for row in large)} at the median of 70 common rows or more",
+        ),
+        "docs/accuracy.md": (
+            f"within {again}, 19 of 20 within {tail} | {len(repeats)} repeats",
+            f"within {ends(row[3] for row in large)} where two boards have 70 rows or more in common"
+            f" ({ends(row[3] for row in small)} where fewer)",
+            f"agree {median} and {ends(row[4] for row in large)} at the 95th percentile",
+            f"{min(held):.0f} to {max(held):.0f}% of the rows of two runs or two boards agree",
+            f"FFMA takes {fma[1]} pJ on zeros and {fma[4]} pJ on random bits; DFMA {dfma[1]} and {dfma[4]}",
+        ),
+        "studies/boards/accuracy.md": (
+            f"agree {median} and {ends(row[4] for row in large)} at the 95th percentile",
+        ),
+    }
+    for name, sentences in said.items():
+        page = " ".join((ROOT / name).read_text().split())
+        for words in sentences:
+            assert words in page, f"{name}: say {words!r}"
