@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RUN = ROOT / "results" / "nvidia-h200" / "full"
 COUNTS = ROOT / "results/nvidia-h200/validation/counts/counts-93-95-97-99-101-103-105-107-109-110.csv"
 KERNEL = ROOT / "tests" / "model" / "kernels" / "elementwise.ptx"
 _COST = (sys.executable, "-m", "ptxbench", "cost")
 _ESTIMATE = (sys.executable, "-m", "ptxbench", "estimate")
-_TABLE = ("--table", str(RUN), "--json")
+_TABLE = ("--table", "h200", "--json")
 COMMANDS = {
     "import numpy": (sys.executable, "-c", "import numpy"),
     "cost, a name": (*_COST, "fma.rn.f32"),

@@ -45,8 +45,8 @@ _OPTIONAL = {
 }
 TEMPLATE_SUFFIX = ".ptx.j2"
 _PARSED = Cache("catalogue", quiet=True)
-# So many names are in most of the files.
-_MANY = 100
+# From so many names on, all rows take little longer.
+_MANY = 400
 _NAMED = re.compile(r'name = "([^"]*)"')
 # Tables of a group that a row adds to; everything else of a row stands in the group's place.
 _MERGED = ("types", "values_of", "params")

@@ -182,13 +182,8 @@ class Atlas:
         Raises:
             InputError: The run has no valid dynamic trial on random operands, or cannot be read.
         """
-        from ptxbench.model.opcode_energies import ZEROS, OpcodeEnergies, Rule
-        from ptxbench.model.row_energies import (
-            measured_opcodes,
-            row_energies,
-            warp_shares,
-            zeros_energies,
-        )
+        from ptxbench.model.opcode_energies import OpcodeEnergies, Rule
+        from ptxbench.model.row_energies import measured_opcodes, row_energies, warp_shares
 
         rows, kin = self.rows, [one.rows for one in self._kin]
         found = row_energies(rows, kin)
@@ -197,7 +192,7 @@ class Atlas:
         together = {op: known for op, known in found.together.items() if known.sure or op not in loops.random}
         return OpcodeEnergies(
             {**loops.random, **together, **found.isolated},
-            loops.zeros | zeros_energies(rows, kin, ZEROS),
+            {**loops.zeros, **found.zeros},
             rules=dict.fromkeys(together, Rule.TOGETHER) | dict.fromkeys(found.isolated, Rule.ROW),
             warp_shares=dict(chain.from_iterable(warp_shares(one).items() for one in (*reversed(kin), rows))),
             own_rows=measured_opcodes(chain(rows, *kin)),
@@ -318,11 +313,11 @@ def _open_once(path: Path, name: str, _files: tuple[tuple[str, int, int], ...]) 
     return _open(path, _every, name)
 
 
-def _open(path: Path, wanted: Callable[[str], bool], name: str) -> Atlas:
+def _open(path: Path, wanted: Callable[[str], bool], name: str, level: OptLevel | None = None) -> Atlas:
     if kind_of(path)[0] is Kind.CALIBRATION:
         return _calibrated(path, wanted, name)
-    manifest, spread = read_run_manifest(path), read_board_spread(path, wanted)
-    rows, names = _rows(path, wanted)
+    manifest, spread = read_run_manifest(path), read_board_spread(path, wanted, level)
+    rows, names = _rows(path, wanted, level)
     # Who looks a number of several boards up has another one.
     known = with_other_boards(known_rows(rows, manifest, other_boards=spread is not None), spread)
     known = tuple(_noted(row, manifest.gpu) for row in _with_refusals(known, manifest.gpu))
@@ -364,17 +359,19 @@ def _noted(row: TableRow, gpu: GpuInfo) -> TableRow:
 
 @lru_cache
 def open_shipped(name: str) -> Atlas:
-    """Open a table that comes with ptxbench, once for all that ask.
+    """Open a table that comes with ptxbench, once for all that ask, without its rows at -O0.
 
     Args:
         name: Such as "h200".
     """
-    return open_atlas(name)
+    return _open(find_table(name), _every, name, OptLevel.O3)
 
 
-def _rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow, ...], frozenset[str]]:
+def _rows(
+    path: Path, wanted: Callable[[str], bool], level: OptLevel | None
+) -> tuple[tuple[TableRow, ...], frozenset[str]]:
     if (path / TABLE).exists():
-        rows, names = read_rows(path / TABLE, wanted)
+        rows, names = read_rows(path / TABLE, wanted, level)
         if names:
             return rows, names
     from ptxbench.storage.run_folder import RunFolder

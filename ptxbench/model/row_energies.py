@@ -19,7 +19,7 @@ from ptxbench.core.condition import DYNAMIC, OptLevel
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
 from ptxbench.core.threads import WARP
-from ptxbench.model.opcode_energies import RANDOM, Known
+from ptxbench.model.opcode_energies import RANDOM, ZEROS, Known
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
 from ptxbench.model.pass_energy import PassEnergy
 from ptxbench.model.solve import row_counts, solve, solve_with_prior
@@ -40,40 +40,45 @@ _SUM_ERROR = 0.05
 
 @dataclass(frozen=True)
 class RowEnergies:
-    """Energies of opcodes on one operand pattern by rows, pJ a thread.
+    """Energies of opcodes by rows, pJ a thread.
 
     Attributes:
-        isolated: Opcodes with a row of their own; of several rows the median.
-        together: Opcodes that rows have with others alone, solved together.
+        isolated: On random operands, opcodes with a row of their own; of several rows the median.
+        together: On random operands, opcodes that rows have with others alone, solved together.
+        zeros: On zeros, opcodes with a row of their own.
     """
 
     isolated: Mapping[str, Known]
     together: Mapping[str, Known]
+    zeros: Mapping[str, Known]
 
 
 def row_energies(rows: Sequence[TableRow], kin: Sequence[Sequence[TableRow]] = ()) -> RowEnergies:
-    """Return what rows say of opcodes on random operands.
+    """Return what rows say of opcodes.
 
     Args:
         rows: Rows of a table.
         kin: Rows of other tables of GPUs that run the same machine code: each is taken at the median ratio of
             the opcodes that both isolate, for what the rows before it do not have.
     """
-    isolated = isolated_energies(rows, RANDOM)
+    own = isolated = isolated_energies(rows, RANDOM)
+    zeros = isolated_energies(rows, ZEROS)
     passes = _passes(rows, 1.0)
     for others in kin:
-        scale = kin_scale(rows, others)
+        theirs = isolated_energies(others, RANDOM)
+        scale = kin_scale(own, theirs)
         if math.isfinite(scale):
-            isolated = _scaled(isolated_energies(others, RANDOM), scale) | isolated
+            isolated = _scaled(theirs, scale) | isolated
+            zeros = _scaled(isolated_energies(others, ZEROS), scale) | zeros
             seen = {one.name for one in passes}
             passes += [one for one in _passes(others, scale) if one.name not in seen]
     left = [one for one in (_without(one, isolated) for one in passes) if one.counts]
     if not left:
-        return RowEnergies(isolated, {})
+        return RowEnergies(isolated, {}, zeros)
     # Several threads wait for each other longer than these small matrices take.
     with threadpool_limits(1, user_api="blas"):
         together = solve_with_prior(left, solve(left))
-    return RowEnergies(isolated, {opcode: Known(*values) for opcode, values in together.items()})
+    return RowEnergies(isolated, {opcode: Known(*values) for opcode, values in together.items()}, zeros)
 
 
 def isolated_energies(rows: Iterable[TableRow], operands: str) -> dict[str, Known]:
@@ -95,23 +100,10 @@ def isolated_energies(rows: Iterable[TableRow], operands: str) -> dict[str, Know
     return {opcode: _median(known) for opcode, known in (found[False] | found[True]).items()}
 
 
-def kin_scale(rows: Iterable[TableRow], others: Iterable[TableRow]) -> float:
+def kin_scale(own: Mapping[str, Known], kin: Mapping[str, Known]) -> float:
     """Return the median ratio of what rows and those of another GPU both isolate, NaN where nothing is."""
-    own, kin = isolated_energies(rows, RANDOM), isolated_energies(others, RANDOM)
     ratios = [own[op].energy_pj / kin[op].energy_pj for op in own if op in kin]
     return median(ratios) if ratios else math.nan
-
-
-def zeros_energies(
-    rows: Sequence[TableRow], kin: Sequence[Sequence[TableRow]], zeros: str
-) -> dict[str, Known]:
-    """Return what isolating rows say on zeros; see `row_energies`."""
-    found = isolated_energies(rows, zeros)
-    for others in kin:
-        scale = kin_scale(rows, others)
-        if math.isfinite(scale):
-            found = _scaled(isolated_energies(others, zeros), scale) | found
-    return found
 
 
 def measured_opcodes(rows: Iterable[TableRow]) -> frozenset[str]:

@@ -124,13 +124,16 @@ class BoardSpread:
 NO_BOARD = "no board has measured it yet; `ptxbench table NAME` does on yours"
 
 
-def read_board_spread(folder: Path, wanted: Callable[[str], bool] | None = None) -> BoardSpread | None:
+def read_board_spread(
+    folder: Path, wanted: Callable[[str], bool] | None = None, level: OptLevel | None = None
+) -> BoardSpread | None:
     """Read a table's file about other boards, None where there is none.
 
     Args:
         folder: The table's folder.
         wanted: Whether the rows of an instruction are wanted, by its name; others are not looked at.
             None: all of them are.
+        level: Optimization level of the rows that are wanted, where `wanted` is given; None: of any.
 
     Raises:
         InputError: The file cannot be read, or does not fit.
@@ -140,14 +143,16 @@ def read_board_spread(folder: Path, wanted: Callable[[str], bool] | None = None)
         return None
     document = codec.read_json(path)
     if wanted is not None and isinstance(document, dict) and isinstance(document.get("rows"), list):
-        document["rows"] = [row for row in document["rows"] if _is_wanted(row, wanted)]
+        document["rows"] = [row for row in document["rows"] if _is_wanted(row, wanted, level)]
     return codec.decode(BoardSpread, document, Place(path))
 
 
-def _is_wanted(row: object, wanted: Callable[[str], bool]) -> bool:
+def _is_wanted(row: object, wanted: Callable[[str], bool], level: OptLevel | None) -> bool:
     """Return whether a row must be read: what is no row is, and refused."""
     name = row.get("instruction") if isinstance(row, dict) else None
-    return not isinstance(name, str) or wanted(name)
+    if not isinstance(row, dict) or not isinstance(name, str):
+        return True
+    return wanted(name) and (level is None or row.get("opt_level") == level)
 
 
 def with_other_boards(rows: Sequence[TableRow], spread: BoardSpread | None) -> tuple[TableRow, ...]:

@@ -218,34 +218,37 @@ def _arm(arms: Sequence[Any], plain: object) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _members(kind: type) -> Mapping[str, Mapping[object, object]]:
-    """Return the members by value of each field that is one of an enumeration."""
-    hints = type_hints(kind).items()
-    return {
-        key: {member.value: member for member in hint}
-        for key, hint in hints
-        if isinstance(hint, type) and issubclass(hint, StrEnum)
-    }
+def _fields_of(kind: type) -> tuple[tuple[str, Any, str, bool, Mapping[object, object]], ...]:
+    """Return each field's name, type, former name, whether a file may leave it out, and members by value."""
+    former, optional = _former_names(kind), optional_fields(kind)
+    return tuple(
+        (key, hint, former.get(key, key), key in optional, _members(hint))
+        for key, hint in type_hints(kind).items()
+    )
+
+
+def _members(hint: Any) -> Mapping[object, object]:
+    """Return the members of an enumeration by value, {} of another type."""
+    is_enum = isinstance(hint, type) and issubclass(hint, StrEnum)
+    return {member.value: member for member in hint} if is_enum else {}
 
 
 def _decode_dataclass(kind: type, plain: object, place: Place) -> object:
     if not isinstance(plain, dict):
         raise place.error("must be an object")
-    hints, optional, members = type_hints(kind), optional_fields(kind), _members(kind)
-    former = _former_names(kind)
     values = {}
-    for key, hint in hints.items():
-        name = key if key in plain else former.get(key, key)
+    for key, hint, former, is_optional, members in _fields_of(kind):
+        name = key if key in plain else former
         if name not in plain:
-            if key not in optional:
+            if not is_optional:
                 raise place.at(key).error("is missing")
             continue
         value = plain[name]
         # A run has millions of plain numbers and texts: for those that fit no place is made.
         if type(value) is hint and (hint is float or _is_plain(value)):
             values[key] = value
-        elif key in members and type(value) is str and value in members[key]:
-            values[key] = members[key][value]
+        elif members and type(value) is str and value in members:
+            values[key] = members[value]
         else:
             values[key] = _decode(hint, value, place.at(name))
     made = (get_origin(kind) or kind)(**values)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ptxbench.core.condition import ARAFA
+from ptxbench.core.condition import ARAFA, OptLevel
 from ptxbench.core.errors import InputError
 from ptxbench.core.printable import printable, render_csv, text_of_cell
 from ptxbench.storage import codec
@@ -54,7 +54,9 @@ def read_table(path: Path) -> tuple[TableRow, ...]:
     return rows
 
 
-def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow, ...], frozenset[str]]:
+def read_rows(
+    path: Path, wanted: Callable[[str], bool], level: OptLevel | None = None
+) -> tuple[tuple[TableRow, ...], frozenset[str]]:
     """Read the rows of some instructions, which takes a moment where the table is large.
 
     Columns are found by name: one that this version does not know is passed over, one that may be missing in
@@ -63,22 +65,23 @@ def read_rows(path: Path, wanted: Callable[[str], bool]) -> tuple[tuple[TableRow
     Args:
         path: The table.
         wanted: Whether the rows of an instruction are wanted, by its name.
+        level: Optimization level of the rows that are wanted; None: of any.
 
     Returns:
         These rows, and the names of all instructions of the table.
 
     Raises:
-        InputError: As `read_table`; of rows that are not wanted only the name is looked at.
+        InputError: As `read_table`; of rows that are not wanted only name and level are looked at.
     """
     lines = read_csv(path)
     names = _names(lines, path)
-    instruction = names.index("instruction")
+    instruction, opt_level = names.index("instruction"), names.index("opt_level")
     instructions = [text_of_cell(cells[instruction]) if cells[instruction:] else None for cells in lines[1:]]
     columns = _columns(names)
     rows = tuple(
         _row(cells, len(names), columns, Place(path, f"row {i}"))
         for i, (cells, name) in enumerate(zip(lines[1:], instructions, strict=True), start=1)
-        if name is None or wanted(name)
+        if name is None or (wanted(name) and (level is None or cells[opt_level : opt_level + 1] == [level]))
     )
     try:
         _require_unique(rows)

@@ -11,7 +11,6 @@ from ptxbench.model.row_energies import (
     kin_scale,
     row_energies,
     warp_shares,
-    zeros_energies,
 )
 from ptxbench.storage.schema import TableRow
 
@@ -82,12 +81,12 @@ def test_rows_of_another_gpu_are_taken_at_the_ratio_of_what_both_have():
         row("IMAD LEA.HI", 52.0),
         row("IMAD", 10.0, "mad.lo.u32", operands="zeros"),
     ]
-    assert kin_scale(own, other) == 0.5
+    assert kin_scale(isolated_energies(own, "random"), isolated_energies(other, "random")) == 0.5
     found = row_energies(own, [other])
     assert found.isolated["IMAD"].energy_pj == 16.0
     assert found.isolated["FFMA"].energy_pj == 14.0
     assert found.together["LEA.HI"].energy_pj == pytest.approx(10.0, rel=0.2)
-    assert zeros_energies(own, [other], "zeros")["IMAD"].energy_pj == 5.0
+    assert found.zeros["IMAD"].energy_pj == 5.0
     assert row_energies(own, [[row("DADD", 30.0)]]).isolated.keys() == {"FFMA", "IADD3"}
 
 

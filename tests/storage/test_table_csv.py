@@ -168,5 +168,8 @@ def test_a_look_up_reads_the_rows_of_its_instruction_and_every_name(tmp_path):
     rows, names = read_rows(path, lambda name: name == "add.f32")
     assert [row.instruction for row in rows] == ["add.f32"]
     assert names == {"add.f32", "mul.f32"}
+    other = OptLevel.O0 if rows[0].opt_level is OptLevel.O3 else OptLevel.O3
+    assert read_rows(path, lambda name: name == "add.f32", other) == ((), names)
+    assert read_rows(path, lambda name: name == "add.f32", rows[0].opt_level)[0] == rows
     with pytest.raises(InputError, match="cells"):
         read_table(path)
