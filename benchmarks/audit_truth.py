@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from ptxbench.audit.claim import Before, Claim, Span, State, Verdict, Way
 from ptxbench.audit.judge import judge
 from ptxbench.audit.logs import claims_of
 from ptxbench.audit.readers.contents import Log
+from ptxbench.core.errors import PtxbenchError
 from ptxbench.meter.readers.nvml import LabelledWindow
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import KernelWindow, Series
@@ -147,4 +149,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except PtxbenchError as error:
+        print(f"audit_truth: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -157,6 +157,23 @@ class LaunchLog:
     is_counted: bool = True
     counts: Mapping[str, float] = field(default_factory=dict)
     replays: tuple[ProcessReplay, ...] = ()
+
+    def at_other_times(self, moved: Callable[[Int64s], Int64s]) -> LaunchLog:
+        """Return it with what `moved` makes of all its times, host time."""
+        sides = [moved(np.array(side, dtype=np.int64)) for side in zip(*self.unseen_ns, strict=True)]
+        return replace(
+            self,
+            by_gpu={uuid: _at_other_times(one, moved) for uuid, one in self.by_gpu.items()},
+            ranges=tuple(_at_other_times(one, moved) for one in self.ranges),
+            unseen_ns=tuple(zip(*(side.tolist() for side in sides), strict=True)),
+        )
+
+
+_Timed = TypeVar("_Timed", Launches, Ranges)
+
+
+def _at_other_times(one: _Timed, moved: Callable[[Int64s], Int64s]) -> _Timed:
+    return replace(one, start_ns=moved(one.start_ns), end_ns=moved(one.end_ns))
 
 
 def no_launches() -> Launches:

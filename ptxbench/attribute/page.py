@@ -17,7 +17,7 @@ from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
 from ptxbench.attribute.replay.cut import without_replays
 from ptxbench.attribute.replay.profile import Profile, ProfileRow
 from ptxbench.attribute.replay.shown import foot, head, launch_shape
-from ptxbench.attribute.report import energy_line
+from ptxbench.attribute.report import energy_line, figure_cells
 from ptxbench.attribute.stacks import Frame, program_stacks, tree
 from ptxbench.core.demangle import shortened
 from ptxbench.core.version import VERSION
@@ -175,10 +175,13 @@ def _profile_row(row: ProfileRow, profile: Profile) -> _Row:
         _known(f"{row.time_s:.4g}"),
         str(row.calls),
     )
-    percent = f"{100 * min(max(part, 0.0), 1.0):.2f}" if math.isfinite(part) else "0"
     shape = "" if row.kind is None else f", {launch_shape(row.kind.node)}"
     said = f"{row.status}: {row.reason}" if row.reason else str(row.status)
-    return _Row(cells, percent, (f"{shortened(row.name, _LONGEST_NAME)}{shape}",), said)
+    return _Row(cells, _percent(part), (f"{shortened(row.name, _LONGEST_NAME)}{shape}",), said)
+
+
+def _percent(part: float) -> str:
+    return f"{100 * min(max(part, 0.0), 1.0):.2f}" if math.isfinite(part) else "0"
 
 
 def _known(text: str) -> str:
@@ -186,18 +189,10 @@ def _known(text: str) -> str:
 
 
 def _row(share: Share, whole_j: float) -> _Row:
-    part = share.energy_j / whole_j if whole_j > 0 else 0.0
-    cells = (
-        f"{share.energy_j:.4g}",
-        "{:.4g} to {:.4g}".format(*share.interval_j),
-        f"{part:.1%}",
-        f"{share.energy_j / share.time_s:.1f}" if share.time_s > 0 else "",
-        f"{share.time_s:.4g}",
-        "" if share.calls is None else str(share.calls),
-    )
     names = tuple(shortened(name, _LONGEST_NAME) for name in share.names)
     members = tuple(_row(one, whole_j) for one in share.members)
-    return _Row(cells, f"{100 * min(max(part, 0.0), 1.0):.2f}", names, share.method, members)
+    percent = _percent(share.energy_j / whole_j if whole_j > 0 else 0.0)
+    return _Row(figure_cells(share, whole_j), percent, names, share.method, members)
 
 
 def _plot(title: str, unit: str, kind: str, at_s: Float64s, value: Float64s, length_s: float) -> _Plot | None:

@@ -166,7 +166,7 @@ def lines(
             )
             cells: list[Sequence[str]] = []
             for share in [*shown, *without]:
-                cells.append(_cells(share, gpu.energy.energy_j, _named(share, short)))
+                cells.append((_named(share, short), *figure_cells(share, gpu.energy.energy_j)))
                 cells += _member_cells(share, gpu.energy.energy_j, short)
             said += render_table((Column("kernel"), *_HEAD), cells, width).split("\n")
             left = len(ordered) - len(shown)
@@ -174,7 +174,7 @@ def lines(
         if gpu.ranges:
             ordered = sorted(gpu.ranges, key=lambda share: -share.energy_j)
             cells = [
-                _cells(share, gpu.energy.energy_j, f"{share.names[0]}, {share.method}")
+                (f"{share.names[0]}, {share.method}", *figure_cells(share, gpu.energy.energy_j))
                 for share in ordered[:most]
             ]
             heading = Column("range of the program (they may overlap)")
@@ -242,7 +242,7 @@ def _beside(share: Share) -> str:
 def _member_cells(share: Share, whole_j: float, short: Mapping[str, str]) -> list[Sequence[str]]:
     """Return what each name of a group may have taken, a row each."""
     found: list[Sequence[str]] = [
-        _cells(one, whole_j, f"~ {_named(one, short)}") for one in share.members[:_MOST_MEMBERS]
+        (f"~ {_named(one, short)}", *figure_cells(one, whole_j)) for one in share.members[:_MOST_MEMBERS]
     ]
     left = len(share.members) - len(found)
     if left > 0:
@@ -261,13 +261,14 @@ def _named(share: Share, short: Mapping[str, str]) -> str:
     return f"{name}{_beside(share)}"
 
 
-def _cells(share: Share, whole_j: float, name: str) -> tuple[str, ...]:
+def figure_cells(share: Share, whole_j: float) -> tuple[str, ...]:
+    """Return what a row says behind its name, of a run that took so much."""
     low_j, high_j = share.interval_j
+    part = share.energy_j / whole_j if whole_j > 0 else 0.0
     return (
-        name,
         f"{share.energy_j:.4g}",
         f"{low_j:.4g} to {high_j:.4g}",
-        f"{share.energy_j / whole_j:.1%}",
+        f"{part:.1%}",
         f"{share.energy_j / share.time_s:.1f}" if share.time_s > 0 else "",
         f"{share.time_s:.4g}",
         "" if share.calls is None else str(share.calls),

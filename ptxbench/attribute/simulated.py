@@ -10,9 +10,7 @@ from dataclasses import replace
 
 from ptxbench.api.board import open_boards
 from ptxbench.api.gpu import Gpu
-from ptxbench.attribute.launches import Launches, LaunchLog
 from ptxbench.attribute.program import recorded_board, recording
-from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.recorded import RecordedProgram, program_manifest
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
@@ -36,7 +34,8 @@ def replay(recorded: RecordedProgram, gpu: SimulatedGpu) -> RecordedProgram:
     with recording([board]) as recordings:
         start_ns = gpu.clock.now_ns()
         moved = start_ns - facts.start_ns
-        here = _moved(launches, moved)
+        moved_log = replace(log, by_gpu={"": launches}, replays=()).at_other_times(lambda ns: ns + moved)
+        here = moved_log.by_gpu[""]
         gpu.draw_kernels(
             tuple(here.names[i] for i in here.name),
             here.start_ns - start_ns,
@@ -45,25 +44,7 @@ def replay(recorded: RecordedProgram, gpu: SimulatedGpu) -> RecordedProgram:
         )
         end_ns = gpu.clock.now_ns()
     drawn = recorded_board(recordings[0])
-    moved_log = LaunchLog(
-        {"": here},
-        log.processes,
-        log.dropped,
-        log.remarks,
-        tuple(_moved_ranges(one, moved) for one in log.ranges),
-        tuple((off + moved, on + moved) for off, on in log.unseen_ns),
-        log.is_counted,
-        log.counts,
-    )
     replayed = program_manifest(
         facts.program, facts.exit_code, (start_ns, end_ns), [drawn.facts], moved_log, is_simulated=True
     )
     return RecordedProgram(replayed, (drawn,), moved_log)
-
-
-def _moved(launches: Launches, by_ns: int) -> Launches:
-    return replace(launches, start_ns=launches.start_ns + by_ns, end_ns=launches.end_ns + by_ns)
-
-
-def _moved_ranges(ranges: Ranges, by_ns: int) -> Ranges:
-    return replace(ranges, start_ns=ranges.start_ns + by_ns, end_ns=ranges.end_ns + by_ns)

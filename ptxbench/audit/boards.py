@@ -21,6 +21,11 @@ from ptxbench.storage.sensor_file import read_sensor_file
 # documented since Ampere holds.
 _ANY_TARGET = "sm_86"
 _UNNAMED = "what is documented since Ampere, as the file does not name its GPU (`gpu_name`)"
+# Boards of before Ampere, whose power NVML does not call a mean over 1 s.
+_OLDER = re.compile(
+    r"\b(GTX|TITAN|QUADRO|(GTX |RTX )?20[5-8]0|[KMP]\d{1,3}\w?|V100S?|T4|T1000|T2000)\b", re.I
+)
+_OLDER_TARGET = "sm_75"
 # A mean power is above the limit for short: by 3% over windows of a second.
 _OVER_LIMIT = 1.03
 # Between a board at rest and one that has just worked, beside the idle power that was measured.
@@ -83,8 +88,11 @@ def board_named(name: str) -> KnownBoard:
     known = next((one for one in _boards() if _is_named(one.name, name)), None)
     if known is not None:
         return known
-    origin = f"what is documented since Ampere, as nothing is kept of {name}" if name else _UNNAMED
-    return KnownBoard(name, _ANY_TARGET, math.inf, ANY_BOARD_W, Span(0.0, ANY_BOARD_W), (), origin)
+    is_older = _OLDER.search(name) is not None
+    when = "before Ampere" if is_older else "since Ampere"
+    origin = f"what is documented {when}, as nothing is kept of {name}" if name else _UNNAMED
+    target = _OLDER_TARGET if is_older else _ANY_TARGET
+    return KnownBoard(name, target, math.inf, ANY_BOARD_W, Span(0.0, ANY_BOARD_W), (), origin)
 
 
 def with_limit(board: KnownBoard, limit_w: float) -> KnownBoard:

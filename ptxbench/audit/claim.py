@@ -104,6 +104,7 @@ class Claim:
         end_w: Mean power just before the end, where the file has it; else power is taken to be even.
         is_uneven: Whether power within the window may rise or fall; else it is taken to be even.
         scatter_w: Half-width of what the readings may have missed between them, W.
+        unread: Share of the window in which nothing was read for long.
         found_w: 95% interval of the mean power that the readings around the window give; None where they
             were not kept, or do not tell.
         reasons: What is known beforehand of numbers of this kind.
@@ -125,6 +126,7 @@ class Claim:
     end_w: Span | None = None
     is_uneven: bool = False
     scatter_w: float = 0.0
+    unread: float = 0.0
     found_w: Span | None = None
     reasons: tuple[Reason, ...] = ()
 

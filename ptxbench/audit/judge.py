@@ -78,8 +78,13 @@ def judge(claim: Claim, board: KnownBoard, tolerance: float, before: Before | No
         truth = true_power(claim, board)
     if truth is None or truth.high <= 0:
         text = "no load of this board gives this number by this way: another window, source or board"
-        return Verdict(claim, State.UNKNOWN, None, None, (*claim.reasons, Reason(Cause.BOARD, text)))
+        reason = Reason(Cause.BOARD, text)
+        if claim.value == 0:
+            reason = Reason(Cause.ZERO, "it is zero, and no board draws nothing: nothing was read")
+        return Verdict(claim, State.UNKNOWN, None, None, (*claim.reasons, reason))
     reasons = (*claim.reasons, *_reasons(claim, board, truth))
+    if claim.unread:
+        truth = Span(_between(truth.low, board.idle_w.low, claim), _between(truth.high, board.most_w, claim))
     truth = Span((1 - _AGAIN) * truth.low, (1 + _AGAIN) * truth.high)
     bias = _bias(claim.power_w, truth)
     state = _state(bias, tolerance)
@@ -112,6 +117,11 @@ def true_power(claim: Claim, board: KnownBoard) -> Span | None:
     low_w = max(min(parts) - claim.scatter_w, 0.0 if claim.end_w else board.idle_w.low)
     high_w = min(max(parts) + claim.scatter_w, most_w)
     return Span(low_w, high_w) if low_w <= high_w else None
+
+
+def _between(read_w: float, unread_w: float, claim: Claim) -> float:
+    """Return the mean of what was read and of what may have been drawn where nothing was, W."""
+    return (1 - claim.unread) * read_w + claim.unread * unread_w
 
 
 def _times(weight: float, power_w: float) -> float:

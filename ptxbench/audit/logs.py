@@ -24,6 +24,8 @@ from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 _SLOW = 1.2
 # Readings that cover so much of the time leave nothing out.
 _COVERED = 0.95
+# Readings so many of their usual steps apart are of two sessions, and nothing is known of between; chosen.
+_LONG_STEPS = 10
 # So many values of a window tell how uneven its power is.
 _TOLD = 10
 _SYSTEM = Reason(Cause.SYSTEM, "of the whole system at the wall, idle and other parts too: no GPU's number")
@@ -62,6 +64,9 @@ def _of_whole(name: str, log: Log, good: Series, board: KnownBoard) -> Iterator[
         end_w=_end_w(float(value_w[-1]), sensor, board),
         scatter_w=_scatter_w(value_w, sensor, poll_s) + log.quantum_w,
         reasons=tuple(_sampling(sensor, poll_s)),
+    )
+    mean = _with_unread(
+        mean, good, KernelWindow(int(good.time_ns[0]), int(good.time_ns[-1]), _length_s(good))
     )
     yield from _with_energy(name, mean)
     label = f"{name} highest"
@@ -140,7 +145,7 @@ def _of_windows(
             inside = (good.time_ns >= window.start_ns) & (good.time_ns <= window.end_ns)
             scatter_w = _window_scatter_w(good.value[inside], sensor, claim.poll_s, board) + log.quantum_w
             claim = replace(claim, scatter_w=scatter_w, reasons=(Reason(Cause.WINDOW, found.reason),))
-        yield claim
+        yield _with_unread(claim, good, window)
 
 
 def _of_counter(name: str, log: Log, good: Series, windows: Sequence[LabelledWindow]) -> Iterator[Claim]:
@@ -236,6 +241,19 @@ def _dated(good: Series, sensor: SensorDescription) -> tuple[Series, SensorDescr
 
 def _length_s(good: Series) -> float:
     return float(good.time_ns[-1] - good.time_ns[0]) / NS_PER_S
+
+
+def _with_unread(claim: Claim, good: Series, window: KernelWindow) -> Claim:
+    """Return a number with the share of its window in which nothing was read for long."""
+    times_ns = np.unique(good.time_ns)
+    is_long = np.diff(times_ns) > _LONG_STEPS * claim.poll_s * NS_PER_S
+    within_ns = np.diff(np.clip(times_ns, window.start_ns, window.end_ns))[is_long]
+    unread_s = float(within_ns.sum()) / NS_PER_S
+    if not unread_s > 0:
+        return claim
+    text = f"nothing was read for {unread_s:.3g} s of {window.elapsed_s:.3g} s: its power is not known"
+    reasons = (*claim.reasons, Reason(Cause.SAMPLING, text))
+    return replace(claim, unread=unread_s / window.elapsed_s, reasons=reasons)
 
 
 def _poll_s(good: Series) -> float:

@@ -181,6 +181,18 @@ def test_codecarbon_divides_by_its_boards_and_says_that_idle_is_in_it(tmp_path):
     assert one.reasons[0].cause is Cause.IDLE_INCLUDED
 
 
+def test_tasks_of_codecarbon_are_told_apart_and_zero_is_no_energy(tmp_path):
+    lines = ["run_id,project_name,task_name,duration,emissions,gpu_energy,gpu_model"]
+    lines += [
+        f"409f7ac2-203f,train,{task},600,0.1,{kwh},1 x RTX 3090" for task, kwh in (("warm", 0.05), ("run", 0))
+    ]
+    (tmp_path / "emissions.csv").write_text("\n".join(lines))
+    (found,) = audit([tmp_path / "emissions.csv"])
+    assert [one.claim.label for one in found.verdicts] == ["train 409f7ac2 warm", "train 409f7ac2 run"]
+    assert found.verdicts[1].truth is None
+    assert found.verdicts[1].reasons[-1].cause is Cause.ZERO
+
+
 def test_energy_of_several_boards_is_the_power_of_each(tmp_path):
     (found,) = audit([tool_files.inference(tmp_path)], AuditOptions(gpu_name="H100"))
     powers = {one.claim.label: one.claim.power_w for one in found.verdicts}
@@ -385,7 +397,10 @@ def test_of_an_unknown_gpu_nothing_is_bounded_but_long_windows(tmp_path):
     assert "does not name its GPU" in found.origin[0]
     assert state_of(found, "step GPU 0").state is not State.VALID
     assert math.isinf(board_named("").limit_w)
-    assert "nothing is kept of Tesla V100" in board_named("Tesla V100").origin
+    assert "before Ampere, as nothing is kept of Tesla V100" in board_named("Tesla V100").origin
+    # What NVML calls a mean over 1 s is one since Ampere alone.
+    for name, mean_s in (("GeForce RTX 2080 Ti", 0), ("Tesla K80", 0), ("RTX 5090", 1), ("RTX 2000 Ada", 1)):
+        assert board_named(name).sensor(SourceName.USAGE).averaging_s == mean_s
 
 
 @pytest.mark.parametrize(
@@ -416,6 +431,22 @@ def test_rows_of_several_gpus_without_a_column_for_them_are_told_apart(tmp_path,
     assert any(f"{gpus} rows at a time" in note for note in found[0].notes)
     # Where a column tells them apart and all are read, nothing needs to be said.
     assert found[1].notes == ("the times name no zone and are taken for UTC",)
+
+
+def test_what_was_drawn_between_two_sessions_of_a_log_is_not_known(tmp_path):
+    """Nor are the readings of a session taken for as many GPUs."""
+    lines = ["timestamp, name, power.draw [W]"]
+    lines += [
+        f"2026/06/{day} 10:00:{t:02d}.{t:03d}, NVIDIA H100, 500 W" for day in (15, 16) for t in range(40)
+    ]
+    (tmp_path / "n.csv").write_text("\n".join(lines))
+    (tmp_path / "w.csv").write_text("start_us,end_us\n1781517605000000,1781604005000000\n")
+    for windows in (None, tmp_path / "w.csv"):
+        (found,) = audit([tmp_path / "n.csv"], AuditOptions(windows=windows))
+        assert len(found.verdicts) == (1 if windows else 3)
+        for one in found.verdicts[:2]:
+            assert one.state is State.UNKNOWN
+            assert one.truth is None or one.truth.low < 0.2 * one.claim.value
 
 
 @pytest.mark.hostile

@@ -110,6 +110,13 @@ def test_pages_count_the_rows_that_other_boards_alone_have_as_the_tables_do():
     assert f"in {rows:,} rows ({own} of the largest table)" in page
     for name in ("docs/accuracy.md", "docs/howto/look_up.md", "studies/boards/accuracy.md"):
         assert f"{rows - int(own):,}" in (ROOT / name).read_text(), name
+    known = re.search(
+        r"on `h100` \((\d+) boards\).* on `h200` \((\d+) boards\)", (ROOT / "README.md").read_text()
+    )
+    changes = " ".join((ROOT / "CHANGELOG.md").read_text().split())
+    for gpu, boards in zip(("h100", "h200"), known.groups(), strict=True):
+        (counted,) = re.findall(rf"\| `{gpu}` \| ([\d,]+) \|", page)
+        assert f"`results/nvidia-{gpu}`: {counted} rows of {boards} boards" in changes
 
 
 def cells_of(name, block):

@@ -23,24 +23,29 @@ typedef int (*make_params_fn)(void **, void *, void *);
 typedef int (*address_fn)(const char *, void **, int, uint64_t);
 typedef int (*address2_fn)(const char *, void **, int, uint64_t, void *);
 
+/* The driver's functions: what each is called here and there, and its parameters. */
+#define TIMING(F)                                                                                            \
+    F(event_create, cuEventCreate, (void **, unsigned))                                                      \
+    F(event_record, cuEventRecord, (void *, void *))                                                         \
+    F(event_query, cuEventQuery, (void *))                                                                   \
+    F(event_wait, cuEventSynchronize, (void *))                                                              \
+    F(event_elapsed, cuEventElapsedTime, (float *, void *, void *))                                          \
+    F(is_capturing, cuStreamIsCapturing, (void *, int *))                                                    \
+    F(context, cuCtxGetCurrent, (void **))                                                                   \
+    F(device, cuCtxGetDevice, (int *))                                                                       \
+    F(function_name, cuFuncGetName, (const char **, void *))                                                 \
+    F(kernel_name, cuKernelGetName, (const char **, void *))                                                 \
+    F(graph_nodes, cuGraphGetNodes, (void *, void **, size_t *))                                             \
+    F(node_type, cuGraphNodeGetType, (void *, int *))                                                        \
+    F(node_graph, cuGraphChildGraphNodeGetGraph, (void *, void **))                                          \
+    F(stream_query, cuStreamQuery, (void *))                                                                 \
+    F(capture_mode, cuThreadExchangeStreamCaptureMode, (int *))
+#define MEMBER(member, name, arguments) int (*member) arguments;
 static struct {
-    int (*event_create)(void **, unsigned);
-    int (*event_record)(void *, void *);
-    int (*event_query)(void *);
-    int (*event_wait)(void *);
-    int (*event_elapsed)(float *, void *, void *);
-    int (*is_capturing)(void *, int *);
-    int (*context)(void **);
-    int (*device)(int *);
-    int (*function_name)(const char **, void *);
-    int (*kernel_name)(const char **, void *);
-    int (*graph_nodes)(void *, void **, size_t *);
-    int (*node_type)(void *, int *);
-    int (*node_graph)(void *, void **);
-    int (*stream_query)(void *);
-    int (*capture_mode)(int *);
+    TIMING(MEMBER)
     int ready;
 } driver;
+#undef MEMBER
 
 static struct {
     launch_fn launch[2];
@@ -79,21 +84,9 @@ __attribute__((constructor)) static void find_dlsym(void) {
 static void find_driver(void) {
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (!library) return;
-    *(void **)&driver.event_create = real_dlsym(library, "cuEventCreate");
-    *(void **)&driver.event_record = real_dlsym(library, "cuEventRecord");
-    *(void **)&driver.event_query = real_dlsym(library, "cuEventQuery");
-    *(void **)&driver.event_wait = real_dlsym(library, "cuEventSynchronize");
-    *(void **)&driver.event_elapsed = real_dlsym(library, "cuEventElapsedTime");
-    *(void **)&driver.is_capturing = real_dlsym(library, "cuStreamIsCapturing");
-    *(void **)&driver.context = real_dlsym(library, "cuCtxGetCurrent");
-    *(void **)&driver.device = real_dlsym(library, "cuCtxGetDevice");
-    *(void **)&driver.function_name = real_dlsym(library, "cuFuncGetName");
-    *(void **)&driver.kernel_name = real_dlsym(library, "cuKernelGetName");
-    *(void **)&driver.graph_nodes = real_dlsym(library, "cuGraphGetNodes");
-    *(void **)&driver.node_type = real_dlsym(library, "cuGraphNodeGetType");
-    *(void **)&driver.node_graph = real_dlsym(library, "cuGraphChildGraphNodeGetGraph");
-    *(void **)&driver.stream_query = real_dlsym(library, "cuStreamQuery");
-    *(void **)&driver.capture_mode = real_dlsym(library, "cuThreadExchangeStreamCaptureMode");
+#define FIND(member, name, arguments) *(void **)&driver.member = real_dlsym(library, #name);
+    TIMING(FIND)
+#undef FIND
     driver.ready = driver.event_create && driver.event_record && driver.event_query && driver.event_wait &&
                    driver.event_elapsed && driver.is_capturing && driver.context && driver.device;
 }

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from ptxbench.attribute.launches import Launches
-from ptxbench.attribute.ranges import Ranges
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
 from ptxbench.sensors.trace import Int64s, Series
 
@@ -29,20 +28,12 @@ def without_replays(recorded: RecordedProgram) -> RecordedProgram:
     if not spans:
         return recorded
 
-    def moved(at_ns: int) -> int:
-        return int(_moved(np.array([at_ns]), spans)[0])
-
-    log = replace(
-        recorded.log,
-        by_gpu={uuid: _launches(one, spans) for uuid, one in recorded.log.by_gpu.items()},
-        ranges=tuple(_ranges(one, spans) for one in recorded.log.ranges),
-        unseen_ns=tuple((moved(off), moved(on)) for off, on in recorded.log.unseen_ns),
-    )
+    log = recorded.log.at_other_times(partial(_moved, spans=spans))
     boards = tuple(
         RecordedBoard(one.facts, tuple(_series(series, spans) for series in one.series()))
         for one in recorded.boards
     )
-    part = replace(facts, end_ns=moved(facts.end_ns))
+    part = replace(facts, end_ns=int(_moved(np.array([facts.end_ns]), spans)[0]))
     return RecordedProgram(replace(recorded.manifest, part=part), boards, log)
 
 
@@ -50,14 +41,6 @@ def _moved(at_ns: Int64s, spans: Sequence[Span]) -> Int64s:
     """Return times without the spans that lie before them, shape (n,)."""
     cut_ns = sum((np.clip(at_ns - begin, 0, end - begin) for begin, end in spans), np.zeros_like(at_ns))
     return at_ns - cut_ns
-
-
-def _launches(one: Launches, spans: Sequence[Span]) -> Launches:
-    return replace(one, start_ns=_moved(one.start_ns, spans), end_ns=_moved(one.end_ns, spans))
-
-
-def _ranges(one: Ranges, spans: Sequence[Span]) -> Ranges:
-    return replace(one, start_ns=_moved(one.start_ns, spans), end_ns=_moved(one.end_ns, spans))
 
 
 def _series(one: Series, spans: Sequence[Span]) -> Series:

@@ -30,8 +30,9 @@ _DMON = {
     "pwrins": (SourceName.INSTANT, 1.0),
     "powinst": (SourceName.INSTANT, 1.0),
 }
-# Rows that are this near, beside the longest time between two, are of one moment.
-_AT_ONCE = 0.2
+# Rows that are this near, beside the longest time between two, are of one moment. More of them, or further
+# apart, s, are no GPUs of a host, but readings of a session; chosen.
+_AT_ONCE, _MOST_GPUS, _APART_S = 0.2, 16, 0.2
 _DMON_ENTITIES = ("GPU", "GPU-I", "GPU-CI")
 # nvidia-smi dmon writes whole watts.
 _DMON_QUANTUM_W = 1.0
@@ -113,6 +114,9 @@ def _rows_at_once(time_ns: Int64s) -> int:
         return 1
     later = np.flatnonzero(gaps_ns > _AT_ONCE * gaps_ns.max()) + 1
     sizes = np.diff(np.concatenate(([0], later, [len(time_ns)])))
+    within_ns = np.delete(gaps_ns, later - 1)
+    if sizes[0] > _MOST_GPUS or (len(within_ns) and np.median(within_ns) > _APART_S * NS_PER_S):
+        return 1
     return int(sizes[0]) if len(sizes) > 1 and (sizes[:-1] == sizes[0]).all() else 1
 
 

@@ -74,9 +74,11 @@ def read_codecarbon(path: Path) -> Contents:
         counted = _COUNTED.match(row.get("gpu_model", ""))
         boards = int(counted[1]) if counted else 1
         is_nvidia = "nvidia" in row.get("gpu_model", "").lower() or counted is not None
+        # Tasks of one run have its name in common.
+        named = (row.get("project_name", ""), row.get("run_id", "")[:8], row.get("task_name", ""))
         claims.append(
             Claim.of_energy(
-                printable(f"{row.get('project_name', '')} {row.get('run_id', '')[:8]}".strip()),
+                printable(" ".join(filter(None, named))),
                 energy_j,
                 length_s,
                 Way.COUNTER if is_nvidia else Way.UNSAID,
