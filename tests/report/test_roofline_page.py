@@ -39,7 +39,7 @@ def data_of(text):
 
 
 def test_kernels_of_others_are_stars_on_the_first_run(reports):
-    mine = PlacedKernel("mine", "", "f32", 4.0, 8000.0, 400.0, 20.0, 30.0, capped=True)
+    mine = PlacedKernel("mine", "f32", 4.0, 8000.0, 400.0, 20.0, 30.0, capped=True)
     other_kind = replace(mine, name="half", kind="f16x2")
     data = data_of(render_rooflines(reports, [mine, other_kind]))
     rows = [dict(zip(data["point_columns"], cells, strict=True)) for cells in data["points"]]
