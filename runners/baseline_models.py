@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from model_fit import fit_terms
 from model_validation import ModelValidation, ValidatedKernel, fit_kernels, judge_terms
+from validation_file import read_session
 
 from ptxbench.model.baselines import (
     NOTHING_PJ,
@@ -31,7 +32,6 @@ from ptxbench.model.baselines import (
 from ptxbench.model.estimate import SetErrors
 from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.terms import Terms
-from ptxbench.model.validation_file import read_session
 
 # Constants that are tried, pJ a thread's instruction; the fit kernels choose one.
 _CONSTANTS_PJ = (4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 25.0)

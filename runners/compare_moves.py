@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from model_validation import session_static
 from move_cases import EXECUTED, MoveCase, move_cases
+from validation_file import KernelSession, read_session
 
 from ptxbench.core.errors import PtxbenchError
-from ptxbench.model.validation_file import KernelSession, read_session
 
 _SM_COUNT = 132
 _PICO = 1e-12

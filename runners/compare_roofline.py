@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from compare_suite import SuiteCase, chosen_share, judge, mean_power, read_cases
 from fmm_cases import fmm_cases
+from validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.core.errors import InputError, PtxbenchError
@@ -52,7 +53,6 @@ from ptxbench.model.roofline.kernels import (
 )
 from ptxbench.model.solved import read_solved
 from ptxbench.model.throughput import issue_cycles, modelled_time_s
-from ptxbench.model.validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 from ptxbench.model.work import KernelWork
 from ptxbench.storage import codec
 from ptxbench.storage.manifest import read_run_manifest, with_part

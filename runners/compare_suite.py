@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from baseline_models import drawn_by_family, shuffled
 from model_validation import session_static
+from validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.model.baselines import NOTHING_PJ, class_medians, constant
@@ -31,7 +32,6 @@ from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.solve import solve_bounded
 from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import UNFITTED
-from ptxbench.model.validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 from ptxbench.model.work import Activity, KernelWork, Level
 
 _PICO = 1e-12

@@ -32,6 +32,7 @@ from page_blocks import table as markdown_table
 from page_blocks import write_blocks
 from suite_data import input_words
 from suite_split import FIELD, INSTRUCTION, WORDS, SuiteKernel, read_split
+from validation_file import KernelCase, Purpose, measured_kernels, read_session, read_works
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.emulator.sass.launch import Emulated, Launch, emulate
@@ -41,7 +42,6 @@ from ptxbench.model.emulation import FILE as EMULATION
 from ptxbench.model.emulation import EmulationTerms, by_emulation, read_emulation
 from ptxbench.model.estimate import Conditions, Machine, estimate
 from ptxbench.model.tensor import multiply_adds
-from ptxbench.model.validation_file import KernelCase, Purpose, measured_kernels, read_session, read_works
 from ptxbench.model.work import Activity, KernelWork, Level
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.storage.document import write_beside

@@ -38,6 +38,7 @@ from model_validation import (
 from page_blocks import table, write_blocks
 from spread_code import Profiled, fit_time, profiled, ratios
 from transfer_model import Transferred, machine_of, transfer
+from validation_file import Purpose
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import open_atlas
@@ -47,7 +48,6 @@ from ptxbench.model.estimate import STATIC, SetErrors
 from ptxbench.model.fit_kernel import FitKernel
 from ptxbench.model.opcode_energies import OpcodeEnergies
 from ptxbench.model.terms import FILE, MOSTLY_DYNAMIC, CodeSpread, Terms
-from ptxbench.model.validation_file import Purpose
 from ptxbench.report.figure import new_figure, save_pages
 from ptxbench.storage.document import write_beside
 from ptxbench.storage.shipped import SHIPPED

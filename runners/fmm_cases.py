@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ptxbench.model.validation_file import Purpose
+from validation_file import Purpose
 
 if TYPE_CHECKING:
     from kernel_cases import Case

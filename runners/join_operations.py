@@ -267,21 +267,32 @@ def repeat_tables(found: Sequence[Agreement]) -> str:
 
 
 def between_text(rows: Sequence[OperationRow]) -> str:
-    """Say how well the rest of a table tells each of its operations."""
+    """Say how well the rest of a table tells each of its operations: its own GPU's alone, and all of it."""
     known = [cost for cost in measured_costs(rows) if cost.boards]
-    held, off, wide = [], [], []
-    for cost in known:
-        rest = [row for row in rows if row.device == cost.device and row.operation != cost.operation]
-        for told in operation_costs(rest, cost.operation):
-            if math.isfinite(told.energy_j):
+    said = []
+    for name, is_alone in (("the rest of the same GPU", True), ("the rest of all GPUs", False)):
+        held, off, wide = [], [], []
+        for cost in known:
+            rest = [
+                row
+                for row in rows
+                if row.op_name == cost.operation.op
+                and (row.device == cost.device if is_alone else True)
+                and (row.device, row.operation) != (cost.device, cost.operation)
+            ]
+            told = next(
+                (one for one in operation_costs(rest, cost.operation) if one.device == cost.device), None
+            )
+            if told is not None and math.isfinite(told.energy_j):
                 held.append(told.low_j <= cost.energy_j <= told.high_j)
                 off.append(abs(told.energy_j / cost.energy_j - 1))
                 wide.append(told.high_j / told.energy_j - 1)
-    return (
-        f"between rows: of {len(known)} operations the rest tells {len(held)}, its interval holds"
-        f" {sum(held) / max(len(held), 1):.0%}; off by {median(off or [math.nan]):.1%} at the median,"
-        f" with an interval of {median(wide or [math.nan]):+.0%}"
-    )
+        said.append(
+            f"between rows: of {len(known)} operations {name} tells {len(held)}, its interval holds"
+            f" {sum(held) / max(len(held), 1):.0%}; off by {median(off or [math.nan]):.1%} at the median,"
+            f" with an interval of {median(wide or [math.nan]):+.0%}"
+        )
+    return "\n".join(said)
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -32,6 +32,7 @@ from page_blocks import table as markdown_table
 from page_blocks import write_blocks
 from spread_code import Profiled, profiled
 from suite_split import CODE, SuiteKernel, read_split, source_of
+from validation_file import Purpose, measured_kernels, read_session
 
 import ptxbench
 from ptxbench.core.errors import PtxbenchError
@@ -40,7 +41,6 @@ from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.code_work import CodeWork, KernelCode, read_kernel, static_work
 from ptxbench.model.control_flow import find_loops
 from ptxbench.model.estimate import Machine, estimate
-from ptxbench.model.validation_file import Purpose, measured_kernels, read_session
 from ptxbench.storage.shipped import SHIPPED
 
 _TILE = 1024

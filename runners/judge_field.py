@@ -27,6 +27,7 @@ from judge_code import cubin_of
 from page_blocks import table, write_blocks
 from suite_split import FIELD, read_split
 from transfer_model import Transferred, transfer
+from validation_file import MEASURED
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.addresses import Launch
@@ -34,7 +35,6 @@ from ptxbench.model.atlas import Atlas, open_atlas
 from ptxbench.model.baselines import Form, baseline_machines
 from ptxbench.model.code_work import read_kernel, static_work
 from ptxbench.model.traffic import UNKNOWN_BYTES, GivenBytes
-from ptxbench.model.validation_file import MEASURED
 from ptxbench.model.work import KernelWork
 from ptxbench.storage.shipped import SHIPPED
 

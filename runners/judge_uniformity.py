@@ -26,6 +26,7 @@ from judge_field import GPUS, works_by_code
 from page_blocks import table as markdown_table
 from page_blocks import write_blocks
 from suite_split import FIELD, INSTRUCTION, read_split
+from validation_file import Purpose
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.emulator.sass.activity import registers_read, registers_written
@@ -33,7 +34,6 @@ from ptxbench.model.atlas import open_atlas
 from ptxbench.model.control_flow import Flow, find_flows
 from ptxbench.model.emulated_work import law_of
 from ptxbench.model.estimate import estimate
-from ptxbench.model.validation_file import Purpose
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.operand import Kind, Operand
 from ptxbench.sass.program import SassInstruction, SassKernel

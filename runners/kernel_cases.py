@@ -13,8 +13,7 @@ import cupy
 import torch
 import torch_kernels
 from kernel_operands import BOTH, GIB, RANDOM, ZEROS, Call
-
-from ptxbench.model.validation_file import Purpose
+from validation_file import Purpose
 
 _MARKERS = 128
 

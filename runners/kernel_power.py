@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from validation_file import KernelTrial
 
 from ptxbench.core.clock import HostClock
 from ptxbench.energy.steady import fresh, steady_power_w
-from ptxbench.model.validation_file import KernelTrial
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.known_sensors import sensor_for
 from ptxbench.sensors.nvml import NvmlDevice, available_sources

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from ptxbench.core.errors import InputError
-from ptxbench.model.validation_file import (
+from validation_file import (
     MEASURED,
     KernelCase,
     KernelSession,
@@ -18,6 +17,8 @@ from ptxbench.model.validation_file import (
     Purpose,
     read_session,
 )
+
+from ptxbench.core.errors import InputError
 from ptxbench.storage.manifest import with_part, write_manifest
 
 Call = Callable[[], object]

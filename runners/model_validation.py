@@ -10,15 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from model_fit import fit_terms
-
-from ptxbench.analysis.static_power import StaticPower, static_line
-from ptxbench.core.errors import InputError
-from ptxbench.core.printable import render_csv
-from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
-from ptxbench.model.fit_kernel import FitKernel
-from ptxbench.model.opcode_energies import RANDOM, OpcodeEnergies
-from ptxbench.model.terms import Terms
-from ptxbench.model.validation_file import (
+from validation_file import (
     COUNTS,
     KernelCase,
     KernelSession,
@@ -28,6 +20,14 @@ from ptxbench.model.validation_file import (
     read_session,
     read_works,
 )
+
+from ptxbench.analysis.static_power import StaticPower, static_line
+from ptxbench.core.errors import InputError
+from ptxbench.core.printable import render_csv
+from ptxbench.model.estimate import Conditions, KernelEstimate, Machine, estimate
+from ptxbench.model.fit_kernel import FitKernel
+from ptxbench.model.opcode_energies import RANDOM, OpcodeEnergies
+from ptxbench.model.terms import Terms
 from ptxbench.model.work import KernelWork
 from ptxbench.storage.atomic import write_text
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-
-from ptxbench.model.validation_file import Purpose
+from validation_file import Purpose
 
 if TYPE_CHECKING:
     from kernel_cases import Case

@@ -22,13 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from model_validation import conditions_of
-
-from ptxbench.catalogue.product import dram_bytes_per_s
-from ptxbench.core.estimate import Estimate
-from ptxbench.model.atlas import Atlas, open_atlas
-from ptxbench.model.clocks.law import BestClock, Demand, best_clock
-from ptxbench.model.estimate import Machine, demand_of
-from ptxbench.model.validation_file import (
+from validation_file import (
     COUNTS,
     MeasuredKernel,
     Purpose,
@@ -36,6 +30,12 @@ from ptxbench.model.validation_file import (
     read_session,
     read_works,
 )
+
+from ptxbench.catalogue.product import dram_bytes_per_s
+from ptxbench.core.estimate import Estimate
+from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.model.clocks.law import BestClock, Demand, best_clock
+from ptxbench.model.estimate import Machine, demand_of
 from ptxbench.model.work import KernelWork, Level
 from ptxbench.storage.atomic import write_text
 

@@ -22,6 +22,14 @@ import numpy as np
 from code_ratios import CodeRatio, code_spreads, coverage_by_family, inside
 from conformal import conformal_ends
 from model_validation import conditions_of, counts_folder, session_static
+from validation_file import (
+    KernelSession,
+    MeasuredKernel,
+    Purpose,
+    launches_by_case,
+    measured_kernels,
+    read_session,
+)
 
 from ptxbench.core.errors import PtxbenchError
 from ptxbench.model.atlas import Atlas, open_atlas
@@ -32,14 +40,6 @@ from ptxbench.model.inputs import launches_time_s
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, work_of
 from ptxbench.model.terms import FILE, CodeSpread, TimeTerms, read_terms
 from ptxbench.model.throughput import moved_time_s
-from ptxbench.model.validation_file import (
-    KernelSession,
-    MeasuredKernel,
-    Purpose,
-    launches_by_case,
-    measured_kernels,
-    read_session,
-)
 from ptxbench.model.work import KernelWork
 from ptxbench.storage.document import write_beside
 

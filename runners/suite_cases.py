@@ -13,8 +13,7 @@ from kernel_cases import Case
 from kernel_operands import ZEROS, Call
 from suite_data import input_words
 from suite_split import INSTRUCTION, WORDS, SuiteKernel, read_split, source_of
-
-from ptxbench.model.validation_file import Purpose
+from validation_file import Purpose
 
 
 def all_cases(suite: str = INSTRUCTION) -> tuple[Case, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxbench.model.validation_file import Purpose
+from validation_file import Purpose
 
 HERE = Path(__file__).parent
 # Each suite's file, and the folder that holds its code.

@@ -19,11 +19,11 @@ from types import MappingProxyType
 
 import numpy as np
 from model_validation import conditions_of, session_static
+from validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.estimate import Machine, estimate
-from ptxbench.model.validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
 from ptxbench.model.work import KernelWork
 
 EMPTY: Mapping[str, KernelWork] = MappingProxyType({})

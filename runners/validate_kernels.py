@@ -29,12 +29,7 @@ from typing import TYPE_CHECKING
 from kernel_session import ROUNDS, DeviceLostError, SessionRunner, require_same_cases, take_up
 from model_validation import mean_absolute_error_pct, validate_model, write_validated
 from suite_split import SPLITS
-
-from ptxbench.core.errors import PtxbenchError
-from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.model.atlas import open_atlas
-from ptxbench.model.terms import FILE
-from ptxbench.model.validation_file import (
+from validation_file import (
     COUNTS,
     MEASURED,
     KernelCase,
@@ -43,6 +38,11 @@ from ptxbench.model.validation_file import (
     launches_by_case,
     read_session,
 )
+
+from ptxbench.core.errors import PtxbenchError
+from ptxbench.core.gpu_info import GpuInfo
+from ptxbench.model.atlas import open_atlas
+from ptxbench.model.terms import FILE
 from ptxbench.storage.document import write_beside
 
 if TYPE_CHECKING:

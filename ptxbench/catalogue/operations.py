@@ -163,7 +163,9 @@ _MODELS = {
     "qwen2.5-7b": (3584, 18944, 28, 4, 128, 152064),
     "mistral-small-24b": (5120, 32768, 32, 8, 128, 131072),
 }
-_TOKENS = (1, 16, 128, 1024, 4096)
+_TOKENS = (1, 4, 16, 128, 1024, 4096)
+# Each of an fp8 product's dimensions is a multiple of this in PyTorch.
+_LEAST_FP8 = 16
 _SQUARES = (512, 1024, 2048, 4096, 8192)
 # Between those, in steps of two: rows of public tables stand beside them (docs/howto/audit.md).
 _BETWEEN = (
@@ -197,8 +199,8 @@ def _of_model(
     )
     for tokens, (n, k) in product(_TOKENS, products):
         yield Operation("gemm", "bf16", (tokens, n, k))
-        yield Operation("gemm", "fp8", (max(tokens, _TOKENS[1]), n, k))
-    for tokens in _TOKENS[:3]:
+        yield Operation("gemm", "fp8", (max(tokens, _LEAST_FP8), n, k))
+    for tokens in _TOKENS[:4]:
         yield Operation("gemm", "bf16", (tokens, vocabulary, hidden))
     for batch, length in product((1, 4), (512, 2048, 8192)):
         yield Operation("attention_prefill", "bf16", (batch, heads, kv, length, head))

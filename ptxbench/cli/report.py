@@ -232,7 +232,7 @@ def _report_rooflines(
 
 def _report_profile(options: _Options, form: str) -> None:
     """Print a profile of a step; exit code 1 where its rows are no measurements."""
-    from ptxbench.attribute.replay.page import page
+    from ptxbench.attribute.page import step_page
     from ptxbench.attribute.replay.profile import profile_of
     from ptxbench.attribute.replay.replayed import ProfileFolder
     from ptxbench.attribute.replay.shown import document, text
@@ -253,7 +253,7 @@ def _report_profile(options: _Options, form: str) -> None:
     folder = ProfileFolder.open(run)
     with folder.recordings:
         found = profile_of(folder)
-        whole = page(folder, found) if form == "html" else ""
+        whole = step_page(folder, found) if form == "html" else ""
     if options.flame is not None:
         write_bytes(options.flame, FORMATS[format_of(options.flame)](profile_stacks(found)))
         say(f"wrote {options.flame}")

@@ -95,9 +95,8 @@ class _ShowOptions:
     """Options of `ptxbench roofline show`.
 
     Attributes:
-        kernels: Kernels to place on the roofline of the first RUN: JSON of run, report PROFILE or estimate,
-            or a folder of runners/validate_kernels.py.
-        counts: Counts of --kernels, where they are not in it: a CSV of ncu, or of a folder a folder.
+        kernels: Kernels to place on the roofline of the first RUN: JSON of run, report PROFILE or estimate.
+        counts: CSV of ncu with the counts of --kernels, where they are not in it.
         html: Write the report as a page for a browser: of the RUNs, and of --kernels.
         as_csv: Print every kernel of the RUNs, or of --kernels, as CSV.
     """

@@ -254,11 +254,10 @@ def _text(quantity: Quantity) -> str:
 
 def print_kernels(kernels: Sequence[PlacedKernel]) -> None:
     """Print kernels of others against the arch line."""
-    headings = ("kernel", "operands", "flop", "flop/byte", "Gflop/s", "W", "Gflop/J", "line", "of line")
+    headings = ("kernel", "flop", "flop/byte", "Gflop/s", "W", "Gflop/J", "line", "of line")
     rows = [
         (
             one.name,
-            one.operands,
             one.kind,
             f"{one.intensity:.4g}",
             f"{one.gflops:.4g}",
@@ -269,6 +268,6 @@ def print_kernels(kernels: Sequence[PlacedKernel]) -> None:
         )
         for one in kernels
     ]
-    print_table(headings, rows, headings[3:], ("operands",))
+    print_table(headings, rows, headings[2:])
     if any(one.capped for one in kernels):
         click.echo("* at the power limit")

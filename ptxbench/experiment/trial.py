@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from math import ceil
+from math import ceil, inf
 
 from ptxbench.core.errors import LaunchError
 from ptxbench.core.status import Status
@@ -137,19 +137,21 @@ class Runner:
         """Return the kernel with the loop count that fills `window_s`.
 
         Short trials find the time of one pass of the loop; they are numbered downwards from
-        `-first - 1`, where `first` is the number of the repeat to come.
+        `-first - 1`, where `first` is the number of the repeat to come. The quickest counts: a busy host
+        only adds time.
 
         Raises:
             LaunchError: The kernel did not run.
         """
         kernel = replace(kernel, iterations=kernel.iterations or FIRST_ITERATIONS)
         turns = ceil(kernel.grid / self.gpu.info.sm_count)
+        per_pass_s = inf
         for guess in range(1, MAX_GUESSES + 1):
             record = self.trial(kernel, -first - guess)
             if record.elapsed_s != record.elapsed_s or record.elapsed_s <= 0:
                 raise LaunchError(record.reason or "the kernel took no time")
             busy_s = _busy_s(record, turns)
-            per_pass_s = busy_s / record.iterations
+            per_pass_s = min(per_pass_s, busy_s / record.iterations)
             if guess > 1 and busy_s >= _LEAST_GUESS_S:
                 break
             kernel = replace(kernel, iterations=min(int(GUESS_S / per_pass_s) + 1, MAX_ITERATIONS))

@@ -6,8 +6,12 @@ root of n for the mean of n boards, in quadrature. It holds the intervals of the
 Between rows of one kind and type the logarithm of the energy is taken to be linear in the logarithms of its
 flops and bytes, near the operation: weighted least squares on the nearest rows, by the distance of the shapes
 in powers of two. The interval is that of a prediction (t distribution), with the scatter of the rows about
-the fit, each left out in turn, and never narrower than a row's own. Beyond the rows there is no number, nor
-where it is not known within a factor of three.
+the fit, each left out in turn, and the widest of a row's own in quadrature.
+
+What another GPU has a row of is also known by what the two differ by: the weighted mean of the logarithm of
+the ratio of their energies, of the nearest operations of this kind that both have, of any type. The interval
+is made in the same way. Of the two the narrower one counts. Beyond the rows there is no number, nor where it
+is not known within a factor of three.
 """
 
 from __future__ import annotations
@@ -18,13 +22,16 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxbench.catalogue.operations import Operation
 from ptxbench.catalogue.product import board_halves
 from ptxbench.core.distributions import student_quantile
+from ptxbench.core.gpu_info import without_maker
 from ptxbench.sensors.trace import Float64s
 from ptxbench.storage.operations_file import OperationRow
 
+Ints = npt.NDArray[np.intp]
 BOARD_HALF = board_halves()
 # Rows that a cost is worked out from, and that an operation needs; chosen.
 _NEIGHBOURS = 12
@@ -84,14 +91,9 @@ def operation_costs(rows: Sequence[OperationRow], operation: Operation) -> tuple
         rows: A table of operations, of one or several kinds of GPU.
         operation: The operation.
     """
-    alike = [row for row in rows if (row.op_name, row.gemm_dtype) == (operation.op, operation.dtype)]
-    known = measured_costs(alike)
+    known = measured_costs(row for row in rows if row.op_name == operation.op)
     devices = dict.fromkeys(row.device for row in rows)
-    types = {row.gemm_dtype for row in rows if row.op_name == operation.op and row.valid}
-    others = f"; it has {operation.op} in {', '.join(sorted(types))}" if types - {operation.dtype} else ""
-    return tuple(
-        _cost([one for one in known if one.device == name], operation, name, others) for name in devices
-    )
+    return tuple(_cost(known, operation, name) for name in devices)
 
 
 def measured_costs(
@@ -110,25 +112,66 @@ def measured_costs(
     return tuple(_measured(group, board_half) for group in groups.values())
 
 
-def _cost(known: Sequence[OperationCost], operation: Operation, device: str, others: str) -> OperationCost:
-    exact = [one for one in known if one.operation == operation]
-    if exact:
+def _cost(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
+    exact = [one for one in known if (one.operation, one.device) == (operation, device)]
+    if exact and exact[0].boards:
         return exact[0]
     usable = [one for one in known if one.boards]
-    if len(usable) < _LEAST_ROWS:
-        few = f"{len(usable)} rows of {operation.op} {operation.dtype}, and {_LEAST_ROWS} are needed"
+    found = _between(usable, operation, device)
+    by_others = (_beside(usable, one, device) for one in usable if one.operation == operation)
+    told = [one for one in (found, *by_others) if one is not None and math.isfinite(one.energy_j)]
+    return min(told, key=lambda one: one.high_j / one.energy_j) if told else (*exact, found)[0]
+
+
+def _between(usable: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
+    """Return what rows of the same GPU and type tell, or why they tell nothing."""
+    own = [one for one in usable if one.device == device]
+    alike = [one for one in own if one.operation.dtype == operation.dtype]
+    if len(alike) < _LEAST_ROWS:
+        few = f"{len(alike)} rows of {operation.op} {operation.dtype}, and {_LEAST_ROWS} are needed"
+        types = sorted({one.operation.dtype for one in own})
+        others = f"; it has {operation.op} in {', '.join(types)}" if len(own) > len(alike) else ""
         return _unknown(operation, device, f"{few}{others}")
-    shapes = np.log2([one.operation.shape for one in usable])
-    at = np.log2(operation.shape)
-    if (at < shapes.min(axis=0) - _BEYOND).any() or (at > shapes.max(axis=0) + _BEYOND).any():
-        least, most = (
-            "x".join(map(str, reach(np.array([one.operation.shape for one in usable]), axis=0)))
-            for reach in (np.min, np.max)
-        )
-        return _unknown(
-            operation, device, f"its shape lies beyond those that were measured, {least} to {most}"
-        )
-    return _interpolated(usable, np.linalg.norm(shapes - at, axis=1), operation, device)
+    if not _is_within(alike, operation):
+        sizes = np.array([one.operation.shape for one in alike])
+        least, most = ("x".join(map(str, reach(sizes, axis=0))) for reach in (np.min, np.max))
+        text = f"its shape lies beyond those that were measured, {least} to {most}"
+        return _unknown(operation, device, text)
+    return _interpolated(alike, operation, device)
+
+
+def _is_within(known: Sequence[OperationCost], operation: Operation) -> bool:
+    shapes, at = np.log2([one.operation.shape for one in known]), np.log2(operation.shape)
+    return bool((at >= shapes.min(axis=0) - _BEYOND).all() and (at <= shapes.max(axis=0) + _BEYOND).all())
+
+
+def _beside(usable: Sequence[OperationCost], other: OperationCost, device: str) -> OperationCost | None:
+    """Return what another GPU's row tells with the ratio of both elsewhere; None where both have little."""
+    theirs = {one.operation: one for one in usable if one.device == other.device}
+    both = [
+        (one, theirs[one.operation]) for one in usable if one.device == device and one.operation in theirs
+    ]
+    if len(both) < _LEAST_ROWS or not _is_within([mine for mine, _ in both], other.operation):
+        return None
+    nearest, weight = _nearest([mine for mine, _ in both], other.operation)
+    pairs = [both[i] for i in nearest]
+    ratio = np.log([mine.energy_j / its.energy_j for mine, its in pairs])
+    left_out = [
+        ratio[i] - np.average(np.delete(ratio, i), weights=np.delete(weight, i)) for i in range(len(ratio))
+    ]
+    scatter = math.sqrt(float(np.average(np.square(left_out), weights=weight)))
+    energy_j = other.energy_j * math.exp(np.average(ratio, weights=weight))
+    times = np.log([mine.time_s / its.time_s for mine, its in pairs])
+    name = without_maker(other.device)
+    return _told(
+        other.operation,
+        device,
+        energy_j,
+        other.time_s * math.exp(np.average(times, weights=weight)),
+        scatter,
+        [mine for mine, _ in pairs],
+        f"by the row of {name}, and {len(pairs)} that both have, nearest {pairs[0][0].operation}",
+    )
 
 
 def _measured(rows: Sequence[OperationRow], board_half: float | None) -> OperationCost:
@@ -157,12 +200,17 @@ def _measured(rows: Sequence[OperationRow], board_half: float | None) -> Operati
     )
 
 
-def _interpolated(
-    known: Sequence[OperationCost], distance: Float64s, operation: Operation, device: str
-) -> OperationCost:
+def _nearest(known: Sequence[OperationCost], operation: Operation) -> tuple[Ints, Float64s]:
+    """Return which rows lie nearest to an operation, and their weights; another type is an octave off."""
+    shapes = np.log2([one.operation.shape for one in known]) - np.log2(operation.shape)
+    distance = np.linalg.norm(shapes, axis=1) + [one.operation.dtype != operation.dtype for one in known]
     nearest = np.argsort(distance, kind="stable")[:_NEIGHBOURS]
+    return nearest, 1 / (1 + (distance[nearest] / _NEAR) ** 2)
+
+
+def _interpolated(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
+    nearest, weight = _nearest(known, operation)
     chosen = [known[i] for i in nearest]
-    weight = 1 / (1 + (distance[nearest] / _NEAR) ** 2)
     terms = np.array([_terms(one.operation) for one in chosen])
     energy = np.log([one.energy_j for one in chosen])
     at = np.array(_terms(operation))
@@ -174,22 +222,36 @@ def _interpolated(
     ]
     # Of rows that are left out each lies about as far from the rest as the operation from all.
     scatter = math.sqrt(float(np.average(np.square(left_out), weights=weight)))
+    time_s = math.exp(_predict(terms - at, np.log([one.time_s for one in chosen]), weight)[0])
+    near = ", ".join(one.operation.shape_text for one in chosen[:2])
+    how = f"between {len(chosen)} measured rows, nearest {near}"
+    return _told(operation, device, math.exp(value), time_s, max(scatter, spread), chosen, how)
+
+
+def _told(
+    operation: Operation,
+    device: str,
+    energy_j: float,
+    time_s: float,
+    scatter: float,
+    chosen: Sequence[OperationCost],
+    how: str,
+) -> OperationCost:
+    """Return what rows tell with a scatter, a standard deviation of the logarithm of the energy."""
     own = max(math.log(one.high_j / one.energy_j) for one in chosen)
-    half = max(student_quantile(len(chosen) - 1) * max(scatter, spread), own)
+    half = math.hypot(student_quantile(len(chosen) - 1) * scatter, own)
     if half > _VAGUE:
         return _unknown(operation, device, "the rows nearest to it tell it to no factor of three")
-    time_s = math.exp(_predict(terms - at, np.log([one.time_s for one in chosen]), weight)[0])
-    energy_j = math.exp(value)
-    near = ", ".join(one.operation.shape_text for one in chosen[:2])
     return OperationCost(
         operation,
         device,
         energy_j,
         energy_j * math.exp(-half),
         energy_j * math.exp(half),
-        time_s,
+        # Near the power limit energy and time, told apart, would be above it.
+        max(time_s, energy_j / max(one.power_w for one in chosen)),
         math.nan,
-        f"between {len(chosen)} measured rows, nearest {near}",
+        how,
         capped=any(one.capped for one in chosen),
         waits=any(one.waits for one in chosen),
     )

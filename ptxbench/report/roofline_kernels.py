@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -11,8 +11,7 @@ from ptxbench.core.errors import InputError
 from ptxbench.core.printable import render_csv
 from ptxbench.experiment.roofline.result import RooflineResult, fitted_machine
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
-from ptxbench.model.roofline.kernels import DRAM, roofline_work
-from ptxbench.model.validation_file import COUNTS, Purpose, measured_kernels, read_session, read_works
+from ptxbench.model.roofline.kernels import DRAM
 from ptxbench.report.timed_kernels import TimedKernel, timed_kernels
 
 
@@ -22,7 +21,6 @@ class PlacedKernel:
 
     Attributes:
         name: Kernel.
-        operands: Its data.
         kind: That kind of flop.
         intensity: Flops of every kind over bytes of DRAM, flop/byte.
         gflops: Its speed, Gflop/s.
@@ -33,7 +31,6 @@ class PlacedKernel:
     """
 
     name: str
-    operands: str
     kind: str
     intensity: float
     gflops: float
@@ -55,43 +52,25 @@ def placed_kernels(
 
     Args:
         result: The roofline.
-        source: A folder that `runners/validate_kernels.py measure` wrote, or a file as `timed_kernels` reads.
-        counts: Of a folder the one of ncu's counts, of any GPU of the same target; None: those in it. Of a
-            file a CSV of ncu.
+        source: A file as `timed_kernels` reads.
+        counts: CSV of ncu with launches of these kernels; None: as the file says.
 
     Raises:
         InputError: There are no such kernels, they have no counts, or none fits the roofline.
     """
-    kernels = (
-        list(_judged(source, counts))
-        if source.is_dir()
-        else [(one, "") for one in timed_kernels(source, counts)]
-    )
+    kernels = timed_kernels(source, counts)
     machines = {
         one.kind: fitted_machine(result, one.kind, one.level)[0]
         for one in result.machines
         if one.level == DRAM
     }
-    found = [placed for one, operands in kernels if (placed := _placed(one, operands, machines)) is not None]
+    found = [placed for one in kernels if (placed := _placed(one, machines)) is not None]
     if not found:
         raise InputError(f"no kernel of {source} does flops of {', '.join(machines) or 'any kind'} on DRAM")
     return tuple(sorted(found, key=lambda one: one.intensity))
 
 
-def _judged(folder: Path, counts: Path | None) -> Iterator[tuple[TimedKernel, str]]:
-    """Yield the kernels of a session that have counts, with their operands."""
-    session = read_session(folder)
-    works, problems = read_works((counts or folder) / COUNTS, session)
-    if not works:
-        where = problems[0] if problems else f"{(counts or folder) / COUNTS} holds no counts"
-        raise InputError(f"{where}; count the kernels, or name the folder by `counts`")
-    for one in measured_kernels(session):
-        if one.case.purpose is not Purpose.STATIC and one.case.number in works:
-            work = roofline_work(works[one.case.number])
-            yield TimedKernel(one.case.name, one.energy_j, one.time_s, one.capped, work), one.case.operands
-
-
-def _placed(one: TimedKernel, operands: str, machines: Mapping[str, RooflineMachine]) -> PlacedKernel | None:
+def _placed(one: TimedKernel, machines: Mapping[str, RooflineMachine]) -> PlacedKernel | None:
     """Return a kernel on its roofline; None where it does mostly other flops, or moves no bytes of DRAM."""
     work = one.work
     flops = sum(work.flops.values())
@@ -101,7 +80,6 @@ def _placed(one: TimedKernel, operands: str, machines: Mapping[str, RooflineMach
     line_j = machines[kind].energy_j(Algorithm(flops, work.bytes_moved[DRAM]))
     return PlacedKernel(
         name=one.name,
-        operands=operands,
         kind=kind,
         intensity=work.intensity,
         gflops=flops / one.time_s / 1e9,

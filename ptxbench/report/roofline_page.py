@@ -254,11 +254,10 @@ def _cells(point: MeasuredPoint) -> tuple[object, ...]:
 
 def _placed_cells(one: PlacedKernel, sms: int) -> tuple[object, ...]:
     """Return the same of a kernel of others, which stands with those on all SMs."""
-    name = f"{one.name} {one.operands}".strip()
     moved_gb = one.gflops / one.intensity
     unknown = math.nan
     return (
-        name, sms, one.intensity, one.power_w, unknown, unknown, one.gflops_per_w, one.gflops, moved_gb,
+        one.name, sms, one.intensity, one.power_w, unknown, unknown, one.gflops_per_w, one.gflops, moved_gb,
         unknown, unknown, _OTHER + (", at the power limit" if one.capped else ""),
     )  # fmt: skip
 

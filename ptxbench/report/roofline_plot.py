@@ -69,7 +69,7 @@ def _page(results: Sequence[RooflineResult], kind: str, level: str, placed: Sequ
         figure = new_figure(5.5 * len(chosen), 18.75)
         columns = list(figure.subplots(_PICTURES, len(chosen), sharey="row").T)
     for result, axes in zip(chosen, columns, strict=True):
-        on_it = [k for k in placed if level == "dram" and result is results[0] and _is_drawn(k, kind, result)]
+        on_it = [k for k in placed if level == "dram" and result is results[0] and _is_drawn(k, kind)]
         points = _draw_column(axes, result, kind, level, on_it)
         if len(chosen) > 1:
             axes[0].set_title(
@@ -82,10 +82,10 @@ def _page(results: Sequence[RooflineResult], kind: str, level: str, placed: Sequ
     return figure
 
 
-def _is_drawn(one: PlacedKernel, kind: str, result: RooflineResult) -> bool:
-    """Return whether a kernel is of a page: its flops and data are, and its intensity is near the others'."""
+def _is_drawn(one: PlacedKernel, kind: str) -> bool:
+    """Return whether a kernel is of a page: its flops are, and its intensity is near the others'."""
     low, high = _SHOWN
-    return one.kind == kind and one.operands == result.pattern and low <= one.intensity <= high
+    return one.kind == kind and low <= one.intensity <= high
 
 
 def _draw_column(

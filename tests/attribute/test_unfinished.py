@@ -76,10 +76,12 @@ def made(monkeypatch):
     return gpu
 
 
-@pytest.fixture
-def killed(made, monkeypatch, tmp_path):
+@pytest.fixture(scope="module")
+def killed_once(tmp_path_factory):
     """The folder as a SIGKILL leaves it after 20 s of a command of 30 s, and its true energy until then."""
-    out, left = tmp_path / "out", tmp_path / "left"
+    made, folder = LoadedGpu(), tmp_path_factory.mktemp("killed")
+    (board,) = open_boards(made.gpu)
+    out, left = folder / "out", folder / "left"
     spent = {}
 
     def run_child(words, environment, last_words):
@@ -92,9 +94,20 @@ def killed(made, monkeypatch, tmp_path):
         made.load(10.0, POWER_W)
         return code
 
-    monkeypatch.setattr(program, "run_child", run_child)
-    assert run(["run", "--no-kernels", "--out", str(out), *WORDS]) == 0
-    return out, left, spent["j"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ptxbench.api.board.open_boards", lambda _specs: (board,))
+        patch.setattr(program, "run_child", run_child)
+        assert run(["run", "--no-kernels", "--out", str(out), *WORDS]) == 0
+    return folder, spent["j"]
+
+
+@pytest.fixture
+def killed(killed_once, tmp_path):
+    """Copies of the whole run and of what was left of it, and its energy."""
+    folder, spent_j = killed_once
+    for name in ("out", "left"):
+        shutil.copytree(folder / name, tmp_path / name)
+    return tmp_path / "out", tmp_path / "left", spent_j
 
 
 def test_what_a_killed_ptxbench_measured_is_read(killed, capfd):

@@ -79,6 +79,23 @@ def test_calibration_fills_the_window(runner, role, window_s):
     assert all(record.repeat < 0 for record in runner.folder.records()[:-1])
 
 
+class SlowSecondLaunchGpu(WatchedGpu):
+    """A GPU whose host is busy at its second launch, by twice as long as an SM needs for blocks in turn."""
+
+    def run(self, launch):
+        run = super().run(launch)
+        window = replace(run.window, elapsed_s=run.window.elapsed_s * (2 if len(self.launched) == 2 else 1))
+        return replace(run, window=window)
+
+
+def test_a_host_that_is_busy_at_one_launch_does_not_halve_the_window(tmp_path):
+    runner, folder = opened_runner(SlowSecondLaunchGpu(), tmp_path / "run")
+    two_blocks = replace(prepared().kernel(Role.TARGET, 2 * SMS, 1024), iterations=0)
+    with folder:
+        found = runner.calibrated(two_blocks, 0.28)
+        assert runner.trial(found, 0).elapsed_s == pytest.approx(0.28, rel=0.1)
+
+
 class SlowHostGpu(WatchedGpu):
     """A GPU whose driver takes a while for each launch, and much longer for its first ones."""
 

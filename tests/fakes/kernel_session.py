@@ -3,10 +3,10 @@
 import csv
 
 import numpy as np
+from validation_file import MEASURED, KernelCase, KernelTrial, Purpose, kernel_session
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
-from ptxbench.model.validation_file import MEASURED, KernelCase, KernelTrial, Purpose, kernel_session
 from ptxbench.storage.manifest import write_manifest
 
 RANDOM_PJ = {"FFMA": 14.0, "IADD3": 8.0, "LDG.E.128": 60.0}

@@ -34,7 +34,6 @@ from ptxbench.model.clocks.ridge import read_power_samples
 from ptxbench.model.ncu import read_launches, work_of
 from ptxbench.model.solved import read_solved
 from ptxbench.model.terms import read_terms
-from ptxbench.model.validation_file import read_session
 from ptxbench.storage.board_spread import read_board_spread
 from ptxbench.storage.document import read_document
 from ptxbench.storage.manifest import read_run_manifest
@@ -330,13 +329,6 @@ READERS = (
         {},
         _lines(H200 / "validation" / "counts" / "counts-111-113-115.csv", 6),
         lambda f: work_of(read_launches(f / "counts.csv"), "work", f),
-    ),
-    FuzzedReader(
-        "measured kernels",
-        "measured.json",
-        {},
-        _short_list(H200 / "validation" / "measured.json", 3, "cases"),
-        read_session,
     ),
     FuzzedReader("power by clock", "p.csv", {}, lambda: POWERS, lambda f: read_power_samples(f / "p.csv")),
     FuzzedReader("a meter's CSV", "m.csv", {}, _meter_csv, lambda f: read_meter(f / "m.csv")),

@@ -7,6 +7,7 @@ import numpy as np
 from fakes.kept_numbers import assert_as_kept
 from fakes.kernel_session import OPCODE_ENERGIES, MadeUpSession, mixture
 from fakes.script import load_script
+from validation_file import Purpose
 
 import ptxbench
 from ptxbench.model.clocks.law import Demand, PowerLaw, VoltageLaw, best_clock, unseen
@@ -16,7 +17,6 @@ from ptxbench.model.roofline.fit import RooflinePoint, fit_roofline
 from ptxbench.model.roofline.power_capping import under_limit
 from ptxbench.model.roofline.quantity import machine_quantities, tradeoff_quantities
 from ptxbench.model.roofline.tradeoff import TradeOff
-from ptxbench.model.validation_file import Purpose
 
 KERNELS = Path(__file__).parent / "kernels"
 # What is estimated: file, entry and words of the launch.

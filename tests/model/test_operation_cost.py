@@ -167,6 +167,7 @@ def test_between_rows_intervals_hold_the_truth():
         known += 1
         held += found.low_j <= operation_energy_j(operation) <= found.high_j
         widths.append(found.high_j / found.energy_j - 1)
+        assert found.power_w <= max(row.energy_j / row.latency_ms * 1e3 for row in made) * (1 + 1e-9)
     assert known > 20
     assert held >= 0.9 * known
     assert np.median(widths) < 0.5
@@ -237,3 +238,27 @@ def test_each_gpu_has_its_own_number(rows):
     first, second = operation_costs(both, operation)
     assert second.device == "NVIDIA H200"
     assert second.energy_j > 1.4 * first.energy_j
+
+
+@pytest.mark.parametrize("is_tried", [False, True])
+def test_what_another_gpu_has_a_row_of_is_told_by_what_both_differ_by_elsewhere(rows, is_tried):
+    """With less doubt than between rows of its own, which softmax in f32 has six of, four octaves apart."""
+    softmax = [row for row in rows if row.op_name == "softmax"]
+    scaled = ("energy_j", "ci_low_j", "ci_high_j")
+    left_out, *own = (
+        replace(row, latency_ms=2 * row.latency_ms, **{name: 0.9 * getattr(row, name) for name in scaled})
+        for row in softmax
+    )
+    own = [replace(row, device="NVIDIA H200") for row in own]
+    if is_tried:
+        own.append(replace(left_out, device="NVIDIA H200", valid=False, reason="not settled"))
+    (found,) = (one for one in operation_costs([*softmax, *own], left_out.operation) if "H200" in one.device)
+    assert found.energy_j == pytest.approx(left_out.energy_j, rel=0.05)
+    assert found.time_s == pytest.approx(1e-3 * left_out.latency_ms, rel=0.05)
+    assert found.high_j < 1.2 * found.energy_j
+    assert "that both have" in found.how
+    # Four in common are too few.
+    few = [*softmax, *own[:4], *own[11:]]
+    (found,) = (one for one in operation_costs(few, left_out.operation) if "H200" in one.device)
+    assert math.isnan(found.energy_j)
+    assert ("not settled" if is_tried else "rows of softmax") in found.how

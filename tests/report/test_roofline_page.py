@@ -4,12 +4,11 @@ import csv
 import io
 import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.browser import CHROMIUM, Page
+from fakes.browser import CHROMIUM, Page, data_of
 
 from ptxbench.cli.main import run
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
@@ -34,12 +33,8 @@ def reports():
     return [read_roofline(H100), read_roofline(H200)]
 
 
-def data_of(text):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text).group(1))
-
-
 def test_kernels_of_others_are_stars_on_the_first_run(reports):
-    mine = PlacedKernel("mine", "", "f32", 4.0, 8000.0, 400.0, 20.0, 30.0, capped=True)
+    mine = PlacedKernel("mine", "f32", 4.0, 8000.0, 400.0, 20.0, 30.0, capped=True)
     other_kind = replace(mine, name="half", kind="f16x2")
     data = data_of(render_rooflines(reports, [mine, other_kind]))
     rows = [dict(zip(data["point_columns"], cells, strict=True)) for cells in data["points"]]

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from fakes.kernel_session import OPCODE_ENERGIES, MadeUpSession, mixture
 from fakes.script import load_script
+from validation_file import Purpose
 
 from ptxbench.model.atlas import open_atlas
 from ptxbench.model.baselines import FILE, Form, class_medians, constant, read_baselines
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.terms import read_terms
-from ptxbench.model.validation_file import Purpose
 from ptxbench.storage.document import write_beside
 from ptxbench.storage.shipped import SHIPPED
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from validation_file import KernelCase, MeasuredKernel, Purpose, kernel_session
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.roofline.equations import RooflineMachine
-from ptxbench.model.validation_file import KernelCase, MeasuredKernel, Purpose, kernel_session
 from ptxbench.model.work import KernelWork, Level
 
 RUNNERS = Path(__file__).parents[2] / "runners"

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from fakes.kernel_session import MadeUpSession, mixture
 from fakes.script import run_script
+from validation_file import MEASURED, KernelCase, KernelTrial, Purpose, kernel_session
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
 from ptxbench.model.solved import read_solved
-from ptxbench.model.validation_file import MEASURED, KernelCase, KernelTrial, Purpose, kernel_session
 from ptxbench.model.work import KernelWork, Level
 from ptxbench.storage.manifest import write_manifest
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes.gpu_libraries import HOLDERS, install
-
-from ptxbench.model.validation_file import Purpose
+from validation_file import Purpose
 
 RUNNERS = Path(__file__).parents[2] / "runners"
 

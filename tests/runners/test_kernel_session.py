@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 from fakes.script import load_script
+from validation_file import KernelCase, KernelTrial, Purpose, kernel_session, read_session
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.model.validation_file import KernelCase, KernelTrial, Purpose, kernel_session, read_session
 from ptxbench.storage.manifest import with_part
 
 module = load_script("runners/kernel_session.py")

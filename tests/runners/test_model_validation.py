@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from fakes.kernel_session import GAMMA, HMMA_PJ, OPCODE_ENERGIES, REQUEST_PJ, MadeUpSession, mixture
 from fakes.script import load_script
+from validation_file import Purpose
 
 from ptxbench.core.errors import InputError
 from ptxbench.model.opcode_energies import Known, OpcodeEnergies
-from ptxbench.model.validation_file import Purpose
 from ptxbench.model.work import Access
 
 RUNNER = load_script("runners/model_validation.py")

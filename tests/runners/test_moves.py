@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from validation_file import KernelCase, KernelTrial, Purpose, kernel_session
 
 from ptxbench.core.gpu_info import GpuInfo
-from ptxbench.model.validation_file import KernelCase, KernelTrial, Purpose, kernel_session
 
 RUNNERS = Path(__file__).parents[2] / "runners"
 MODULES = ("move_cases", "compare_moves")

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes.gpu_libraries import HOLDERS, SMS, install
-
-from ptxbench.model.validation_file import Purpose
+from validation_file import Purpose
 
 ROOT = Path(__file__).parents[2]
 RUNNERS = ROOT / "runners"

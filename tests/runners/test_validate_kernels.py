@@ -11,9 +11,9 @@ import pytest
 from fakes.gpu_libraries import HOLDERS, install
 from fakes.kernel_session import MadeUpSession, mixture
 from fakes.script import run_script
+from validation_file import KernelTrial, Purpose, launches_by_case
 
 from ptxbench.core.errors import InputError
-from ptxbench.model.validation_file import KernelTrial, Purpose, launches_by_case
 
 RUNNERS = Path(__file__).parents[2] / "runners"
 TABLE = Path(__file__).parents[2] / "results" / "nvidia-h200" / "operands"

@@ -7,10 +7,10 @@ from dataclasses import make_dataclass
 from pathlib import Path
 
 import pytest
+from validation_file import KernelSession
 
 from ptxbench.attribute.recorded import ProgramManifest
 from ptxbench.core.errors import InputError
-from ptxbench.model.validation_file import KernelSession
 from ptxbench.storage import codec, migration
 from ptxbench.storage.codec import Place
 from ptxbench.storage.doctor_file import DoctorFile

@@ -586,6 +586,8 @@ static void come_back(void) {
     pthread_mutex_unlock(&turn_lock);
 }
 
+static struct tally turned; /* as it was when the last turn was taken */
+
 /* Sees kernels or no longer, as was asked for. Where nothing runs, CUPTI gives what it has before. */
 static void take_turn(int is_idle) {
     pthread_mutex_lock(&turn_lock);
@@ -596,6 +598,7 @@ static void take_turn(int is_idle) {
         if (!state.asks_off && !state.is_replaying) state.asks_off = look(0, 0) != 0;
         say_turn(state.asks_off);
         if (state.asks_off && look(1, is_idle && state.leaves_when & 1)) say_turn(state.asks_off = 0);
+        turned = tally();
         state.turning_ns += now_ns() - begin_ns;
         if (state.leaves_when & 4)
             fprintf(stderr, "turn at %.3f s: off %d idle %d left %d, %.0f us\n",
@@ -714,7 +717,7 @@ static void *limit_rate(void *limit) {
         int wants_all = other.kinds || state.is_replaying || state.is_in_vain || (on_record && has_graphs());
         if (rate <= most || wants_all || !is_counted) continue;
         if (!ask_for(1, after.graphs != before.graphs)) continue;
-        after = tally();
+        after = turned;
         double on_s = (double)(now_ns() - begin_ns) / 1e9, off_s = looked_at(before, after) / (most / 2) - on_s;
         if (after.graphs != before.graphs && off_s < GRAPHS_OFF * on_s) off_s = GRAPHS_OFF * on_s;
         if (off_s > MOST_OFF_S) off_s = MOST_OFF_S;

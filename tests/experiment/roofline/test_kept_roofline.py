@@ -44,23 +44,7 @@ def test_the_levels_of_an_h100_agree_with_the_table_of_h200s_within_a_tenth(caps
         assert fitted[name]["uncertainty"] == pytest.approx(uncertainty, rel=0.03), name
 
 
-def test_library_kernels_lie_under_the_line_on_random_data(capsys):
-    folder = str(KEPT.parent / "validation")
-    assert run(["roofline", "show", str(KEPT / "f32"), "--kernels", folder, "--json"]) == 0
-    placed = {(k["name"], k["operands"]): k for k in json.loads(capsys.readouterr().out)["kernels"]}
-    gemm = placed["gemm-f32-4096", "random"]
-    # 2 x 4096^3 flops in 2.72 ms at 699 W, and what ncu counted of DRAM.
-    assert gemm["gflops"] == pytest.approx(2 * 4096**3 / 2.72e-3 / 1e9, rel=0.01)
-    assert gemm["gflops_per_w"] == pytest.approx(gemm["gflops"] / gemm["power_w"], rel=0.01)
-    assert gemm["intensity"] == pytest.approx(341, rel=0.01)
-    assert 0.65 < gemm["of_line"] < 0.85
-    assert all(k["of_line"] < 1.25 for (_, operands), k in placed.items() if operands == "random")
-
-
-def test_kernels_without_counts_are_one_line(tmp_path, capsys):
-    folder = H100 / "suite"
-    assert run(["roofline", "show", str(KEPT / "f32"), "--kernels", str(folder)]) == 2
-    assert "name the folder by --counts" in capsys.readouterr().err
+def test_counts_are_those_of_kernels(tmp_path, capsys):
     assert run(["roofline", "show", str(KEPT / "f32"), "--counts", str(tmp_path)]) == 2
     assert "--counts needs --kernels" in capsys.readouterr().err
 
