@@ -8,7 +8,7 @@ from cli.test_options import ALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxbench.cli.parameters import AxisValues, Fraction, Size, SizeList
+from ptxbench.cli.parameters import AxisValues, Fraction, SizeList
 from ptxbench.core.condition import ARRAY_PATTERNS, Pattern
 from ptxbench.core.option import Arg, named_options, words_of
 from ptxbench.core.shared_options import BY_DIMENSION, OF_ARRAYS, PATTERNS
