@@ -19,7 +19,6 @@ NAME = st.text("abcxyz", min_size=1)
 # Types of their own: a value of each.
 OF_KIND = {
     SizeList: st.lists(st.integers(16, 16384), min_size=1, unique=True).map(tuple),
-    Size: st.tuples(st.floats(3, 100), st.floats(3, 100)),
     Fraction: st.floats(0, 1),
     AxisValues: st.builds(Values, st.lists(st.integers(1, 100_000), min_size=1).map(tuple))
     | st.builds(Values, st.just(()), st.integers(2, 1000)),
