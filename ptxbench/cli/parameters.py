@@ -316,25 +316,6 @@ class FormatName(_ParamType[str]):
         return f"[{'|'.join(format_names())}]"
 
 
-class Size(_ParamType[tuple[float, float]]):
-    """Width and height in inches, such as 8x11."""
-
-    name = "WxH"
-    _length = Number(3, 100)
-
-    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[float, float]:
-        """Return width and height."""
-        if isinstance(value, tuple):
-            return value
-        width, _, height = str(value).lower().partition("x")
-        return self._length.convert(width, param, ctx), self._length.convert(height, param, ctx)
-
-    @staticmethod
-    def word(size: tuple[float, float]) -> str:
-        """Return the word of width and height."""
-        return "{}x{}".format(*size)
-
-
 def require_report(path: Path, *endings: str) -> None:
     """Refuse a file whose ending does not say what is written, or that cannot be, before anything is done.
 
