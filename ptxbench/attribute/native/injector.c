@@ -601,9 +601,11 @@ static void take_turn(int is_idle) {
         turned = tally();
         state.turning_ns += now_ns() - begin_ns;
         if (state.leaves_when & 4)
-            fprintf(stderr, "turn at %.3f s: off %d idle %d left %d, %.0f us\n",
+            fprintf(stderr, "turn at %.3f s: off %d idle %d left %d, %.0f us; launched %llu %llu, seen %llu %llu\n",
                     (double)(begin_ns - state.begin_ns) / 1e9, state.is_off, is_idle, state.has_left,
-                    (double)(now_ns() - begin_ns) / 1e3);
+                    (double)(now_ns() - begin_ns) / 1e3, (unsigned long long)state.launched,
+                    (unsigned long long)state.in_graphs, (unsigned long long)state.seen,
+                    (unsigned long long)state.seen_in_graphs);
     }
     pthread_mutex_unlock(&turn_lock);
 }
@@ -652,22 +654,32 @@ static void sleep_s(double time_s) {
     nanosleep(&pause, NULL);
 }
 
+static void say_launched(void) {
+    pthread_mutex_lock(&state.lock);
+    if (state.is_off && !state.has_ended) say_time("at");
+    pthread_mutex_unlock(&state.lock);
+}
+
 /* Sleeps while kernels are not looked at, and says what is launched, as the program may be killed. */
 static void sleep_off(double time_s) {
     for (double left_s = time_s, part_s; left_s > 0 && state.is_off; left_s -= part_s) {
         part_s = left_s < FLUSH_MS / 1e3 ? left_s : FLUSH_MS / 1e3;
         sleep_s(part_s);
-        pthread_mutex_lock(&state.lock);
-        if (state.is_off && !state.has_ended) say_time("at");
-        pthread_mutex_unlock(&state.lock);
+        say_launched();
     }
 }
 
 /* Asks for a turn, and returns whether it was taken. A thread that launches graphs takes it between two of them,
- * when its stream is idle. */
+ * when its stream is idle: graphs that wait to run when kernels are looked at again are seen, but were not launched
+ * to be. While the host waits for them it launches nothing, not even kernels one by one. */
 static int ask_for(int is_off, int by_launch) {
+    uint64_t alone = count_of(&state.launched);
     state.asks_off = is_off;
-    for (int i = 0; by_launch && (i < SLICE_MS || state.waits) && state.asks_off != state.is_off; i++) sleep_s(1e-3);
+    for (int i = 0; by_launch && state.asks_off != state.is_off && !state.has_ended; i++) {
+        if (i >= SLICE_MS && !state.waits && count_of(&state.launched) != alone) break;
+        sleep_s(1e-3);
+        if (i % FLUSH_MS == FLUSH_MS - 1) say_launched();
+    }
     take_turn(0);
     pthread_mutex_lock(&turn_lock);
     int taken = state.is_off == is_off;
