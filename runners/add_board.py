@@ -23,13 +23,14 @@ from statistics import median
 
 import build_atlas
 from board_means import board_spread
+from pack_file import Pack, read_pack
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.storage.atomic import write_bytes
 from ptxbench.storage.location import make_place
 from ptxbench.storage.manifest import read_run_manifest
-from ptxbench.storage.pack import SOLVED, Pack, read_pack
+from ptxbench.storage.pack import SOLVED
 from ptxbench.storage.schema import TableRow
 from ptxbench.storage.shipped import SHIPPED
 from ptxbench.storage.table import TABLE

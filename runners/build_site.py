@@ -48,7 +48,6 @@ TAKEN = (
     *("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
     *("hw_validation/README.md", "ptxbench/catalogue/data/README.md"),
     *("results/README.md", "results/nvidia-h100/README.md", "results/nvidia-h200/README.md"),
-    "results/nvidia-h200/methods/methods.png",
     *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.md"))),
     *(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("studies/**/*.png"))),
 )

@@ -1,8 +1,7 @@
 """Draw how far each way of reading power is off, by how long a kernel lasts, a panel for each GPU.
 
-    python runners/archive_readings.py restore results/nvidia-h200/methods results/nvidia-h100/methods
-    python runners/draw_methods.py results/nvidia-h200/methods results/nvidia-h100/methods \
-        --plot docs/images/methods.png
+    python runners/archive_readings.py restore results/*/methods*
+    python runners/draw_methods.py results/*/methods* --plot docs/images/methods.png
 
 Each folder is one of `ptxbench doctor methods`, with its readings: what they come to is worked out again.
 Drawn are kernels of even power, and the ways that papers and tools go, each on the source that it reads.

@@ -66,6 +66,8 @@ _OPCODES = {
     "law.shr.b32": "SHF",
     "popc.b32": "POPC",
     "st.shared.b32": "STS",
+    "st.shared.v4.b32": "STS.128",
+    "st.global.v4.b32": "STG.128, its address",
     "ld.shared.b32": "LDS",
     TENSOR_ROW: "HMMA.16816",
 }
@@ -367,6 +369,10 @@ def main() -> int:
             ),
             "stores": operands_table(
                 boards, "st.shared.b32", ("zeros", "halves", "hamming:1", "hamming:8", "still", "random")
+            ),
+            "wide-stores": "\n".join(
+                operands_table(boards, name, ("zeros", "uniform", "halves", "hamming:4", "still", "random"))
+                for name in ("st.shared.v4.b32", "st.global.v4.b32")
             ),
         }
         print("\n".join(blocks.values()))

@@ -173,8 +173,8 @@ def readings() -> str:
     """Return by how many percent ways of reading are off, by the length of the kernel."""
     rows = []
     for gpu in ("h100", "h200"):
-        path = RESULTS / f"nvidia-{gpu}" / "methods" / "methods.json"
-        points = json.loads(path.read_text(encoding="utf-8"))["points"]
+        paths = sorted((RESULTS / f"nvidia-{gpu}").glob("methods*/methods.json"))
+        points = [one for path in paths for one in json.loads(path.read_text(encoding="utf-8"))["points"]]
         for way, text in _WAYS.items():
             cells = [_bias(points, way, length_s) for length_s in _LENGTHS_S]
             if any(cells):
@@ -183,13 +183,16 @@ def readings() -> str:
 
 
 def _bias(points: Sequence[dict[str, Any]], way: tuple[str, str], length_s: float) -> str:
+    """Return the mean of all runs of all boards."""
     found = [
-        one
+        (one["bias_pct"], one["answered"])
         for one in points
         if (one["method"], one["source"], one["kind"]) == (*way, "constant")
         and one["requested_s"] == length_s
+        and one["bias_pct"] is not None
     ]
-    return f"{found[0]['bias_pct']:+.1f}%" if found and found[0]["bias_pct"] is not None else ""
+    runs = sum(answered for _, answered in found)
+    return f"{sum(bias * answered for bias, answered in found) / runs:+.1f}%" if runs else ""
 
 
 def decode() -> str:

@@ -1,92 +1,67 @@
-"""A program's energy as one page for a browser, without a network and without a script."""
+"""The energy of a program, or of a step, as a page for a browser: flame graph, tables, power over time."""
 
 from __future__ import annotations
 
-import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from ptxbench.attribute.attribution import NO_KERNEL, Share
+from ptxbench.attribute.attribution import Share
 from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import GpuShare, ProgramEnergy
 from ptxbench.attribute.recorded import RecordedBoard, RecordedProgram
 from ptxbench.attribute.replay.cut import without_replays
 from ptxbench.attribute.replay.profile import Profile, ProfileRow
+from ptxbench.attribute.replay.replayed import ProfileFolder
 from ptxbench.attribute.replay.shown import foot, head, launch_shape
-from ptxbench.attribute.report import energy_line, figure_cells
-from ptxbench.attribute.stacks import Frame, program_stacks, tree
-from ptxbench.core.demangle import shortened
+from ptxbench.attribute.report import energy_line, kernel_names, named
+from ptxbench.attribute.stacks import Frame, profile_stacks, program_stacks, tree
+from ptxbench.core.demangle import short_name, shortened
 from ptxbench.core.version import VERSION
-from ptxbench.report.web_page import render_page
+from ptxbench.report.web_page import fill_page, plain
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.trace import Float64s
 
-_WIDTH, _HEIGHT, _FOOT = 1000, 160, 16
-_MOST_POINTS = 1500  # more than its width shows
-_LONGEST_TITLE = 200
-_LONGEST_NAME = 300
-# Of the flame graph: a frame of less, of the whole, is one with the others.
-_LEAST_FRAME, _LONGEST_FRAME = 0.004, 120
+_MOST_POINTS = 3000  # more than a page is wide
+_LONGEST_TITLE, _LONGEST_NAME = 200, 300
+# A frame of less, of the whole, is one with the others of its kind: it is narrower than a line.
+_LEAST_FRAME = 0.0005
+_Object = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Plot:
-    title: str
-    kind: str
-    points: str
-    low: str
-    middle: str
-    high: str
-    width: int = _WIDTH
-    height: int = _HEIGHT
+def _column(head: str, key: str, kind: str = "number", scale: float = 1.0) -> _Object:
+    """Return a column of a table, as `energy.html` has it."""
+    return {"head": head, "key": key, "kind": kind, "scale": scale}
 
 
-@dataclass(frozen=True)
-class _Row:
-    cells: tuple[str, ...]
-    percent: str
-    names: tuple[str, ...]
-    method: str
-    members: tuple[_Row, ...] = ()
+_SHARE_COLUMNS = (
+    _column("J", "energy_j"),
+    _column("95% interval, J", "interval_j", "interval"),
+    _column("share", "share", "share"),
+    _column("W", "power_w"),
+    _column("s", "time_s"),
+    _column("calls", "calls"),
+    _column("method", "method", "text"),
+)
+_LAUNCH_COLUMNS = (
+    _column("share", "share", "share"),
+    _column("calls", "calls"),
+    _column("us a launch", "launch_s", scale=1e6),
+    _column("mJ a launch", "launch_j", scale=1e3),
+    _column("W", "power_w"),
+    _column("status", "status", "status"),
+)
 
 
-@dataclass(frozen=True)
-class _Table:
-    title: str
-    what: str
-    rows: tuple[_Row, ...]
-
-
-@dataclass(frozen=True)
-class _Gpu:
-    name: str
-    energy: str
-    notes: tuple[str, ...]
-    plots: tuple[_Plot, ...]
-    tables: tuple[_Table, ...]
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """A frame of the flame graph, with its part of the one that holds it."""
-
-    name: str
-    said: str
-    percent: str
-    within: tuple[_Frame, ...]
-
-
-def page(
+def program_page(
     recorded: RecordedProgram,
     program: ProgramEnergy,
     profiles: Sequence[Profile] = (),
     expected: Mapping[str, Expected] | None = None,
 ) -> str:
-    """Return the report as a page; every text of the run is escaped.
+    """Return the page of a program.
 
     Args:
         recorded: The run.
@@ -94,120 +69,200 @@ def page(
         profiles: Its kernels by what was launched again.
         expected: What a table expects, by kernel name.
     """
-    text = files("ptxbench.attribute").joinpath("program.html").read_text(encoding="utf-8")
     recorded = without_replays(recorded)
-    pairs = zip(recorded.boards, program.gpus, strict=True)
     by_gpu = {one.gpu: one for one in profiles}
-    gpus = [_gpu(recorded, board, gpu, program, by_gpu.get(gpu.energy.gpu)) for board, gpu in pairs]
-    title = shlex.join(program.command)
-    title = title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
-    root = tree(program_stacks(recorded, program, profiles, expected))
-    flame = _frames(root, root.energy_j) if any(gpu.kernels for gpu in program.gpus) else ()
-    return render_page(
-        text,
-        f"Energy of {title}",
-        command=title,
-        program=program,
-        gpus=gpus,
-        flame=flame,
-        version=VERSION,
+    command = shortened(shlex.join(program.command), _LONGEST_TITLE)
+    code = "not known" if program.exit_code is None else program.exit_code
+    has_kernels = any(gpu.kernels for gpu in program.gpus)
+    return _page(
+        f"Energy of {command}",
+        [f"{program.time_s:.4g} s, exit code {code}, by {program.method}", *program.remarks],
+        [
+            _section(recorded, board, gpu, program, by_gpu.get(gpu.energy.gpu))
+            for board, gpu in zip(recorded.boards, program.gpus, strict=True)
+        ],
+        tree(program_stacks(recorded, program, profiles, expected)) if has_kernels else None,
+        simulated=program.is_simulated,
+        notes=[
+            "All kernels of a GPU, with the time without a kernel, add up to its energy; ranges may overlap."
+        ],
+        how="docs/howto/run.md",
     )
 
 
-def _frames(holding: Frame, whole_j: float) -> tuple[_Frame, ...]:
-    """Return the frames in a frame, the largest first, and the small ones as one."""
-    shown = [one for one in holding.within() if one.energy_j >= _LEAST_FRAME * whole_j]
-    found = [
-        _Frame(
-            shortened(one.name, _LONGEST_FRAME),
-            f"{one.name}: {one.energy_j:.4g} J, {one.energy_j / whole_j:.1%}, {one.time_s:.4g} s",
-            f"{100 * one.energy_j / holding.energy_j:.3f}",
-            _frames(one, whole_j),
-        )
-        for one in shown
-    ]
-    left, left_j = len(holding.within()) - len(shown), holding.energy_j - sum(one.energy_j for one in shown)
-    if left and left_j > 0:
-        said = f"{left} smaller ones: {left_j:.4g} J, {left_j / whole_j:.1%}"
-        found.append(_Frame(f"{left} more", said, f"{100 * left_j / holding.energy_j:.3f}", ()))
-    return tuple(found)
+def step_page(folder: ProfileFolder, profile: Profile) -> str:
+    """Return the page of a step.
+
+    Args:
+        folder: The run, for its readings.
+        profile: What it gave.
+    """
+    plot = _plot("Power while it was measured, one window after the other", "W", *_power(folder))
+    return _page(
+        f"The joules of a step on {profile.gpu}",
+        head(profile),
+        [{"title": "", "lines": [], "tables": [_launch_table("Kernels", profile)], "plots": plot}],
+        tree(profile_stacks(profile)),
+        simulated=profile.is_simulated,
+        notes=foot(profile),
+        how="docs/howto/profile.md",
+    )
 
 
-def _gpu(
+def _page(
+    title: str,
+    lines: Sequence[str],
+    sections: Sequence[_Object],
+    root: Frame | None,
+    *,
+    simulated: bool,
+    notes: Sequence[str],
+    how: str,
+) -> str:
+    document = {
+        "title": title,
+        "simulated": simulated,
+        "head": list(lines),
+        "tree": None if root is None else _frame(root, root.energy_j),
+        "sections": list(sections),
+        "notes": list(notes),
+        "version": VERSION,
+        "how": how,
+    }
+    return fill_page("energy.html", title, document)
+
+
+def _frame(frame: Frame, whole_j: float) -> _Object:
+    """Return a frame with those in it, the largest first, and the small ones as one."""
+    within = frame.within()
+    shown = [one for one in within if one.energy_j >= _LEAST_FRAME * whole_j]
+    children = [_frame(one, whole_j) for one in shown]
+    left_j = frame.energy_j - frame.own_j - sum(one.energy_j for one in shown)
+    if len(shown) < len(within) and left_j > 0:
+        name = f"{len(within) - len(shown)} smaller ones"
+        children.append({"name": name, "energy": plain(left_j), "time": None, "children": []})
+    name = shortened(frame.name, _LONGEST_NAME)
+    return {"name": name, "energy": plain(frame.energy_j), "time": plain(frame.time_s), "children": children}
+
+
+def _section(
     recorded: RecordedProgram,
     board: RecordedBoard,
     gpu: GpuShare,
     program: ProgramEnergy,
     profile: Profile | None,
-) -> _Gpu:
-    window = recorded.facts.window
-    power = board.power(window)
-    at_s = (power.at_ns - window.start_ns) / 1e9 - gpu.delay_s
-    plots = [_plot("power", "W", "power", at_s, power.power_w, window.elapsed_s)]
-    clock = board.of(SourceName.CLOCK)
+) -> _Object:
+    """Return what the page says of one GPU."""
+    window, whole_j = recorded.facts.window, gpu.energy.energy_j
+    power, clock = board.power(window), board.of(SourceName.CLOCK)
+    power_s = (power.at_ns - window.start_ns) / 1e9 - gpu.delay_s
+    plots = _plot("Power", "W", *_within(power_s, power.power_w, window.elapsed_s))
     if clock is not None:
-        at_s = (clock.time_ns - window.start_ns) / 1e9
-        plots.append(_plot("SM clock", "MHz", "clock", at_s, clock.value, window.elapsed_s))
-    kernels = sorted(gpu.kernels, key=lambda share: (share.names == (NO_KERNEL,), -share.energy_j))
-    ranges = sorted(gpu.ranges, key=lambda share: -share.energy_j)
-    whole_j = gpu.energy.energy_j
-    replayed = () if profile is None else tuple(_profile_row(row, profile) for row in profile.rows)
-    tables = (
-        _Table("Kernels by themselves, launched again when the program was over", "kernel", replayed),
-        _Table("Kernels", "kernel", tuple(_row(share, whole_j) for share in kernels)),
-        _Table("Ranges of the program", "range", tuple(_row(share, whole_j) for share in ranges)),
-    )
+        clock_s = (clock.time_ns - window.start_ns) / 1e9
+        plots += _plot("SM clock", "MHz", *_within(clock_s, clock.value, window.elapsed_s))
+    short = kernel_names(gpu.kernels)
+    replayed = "Kernels by themselves, launched again when the program was over"
+    tables = [
+        *([] if profile is None else [_launch_table(replayed, profile)]),
+        _share_table(
+            "Kernels", "kernel", [_share_row(one, whole_j, named(one, short), short) for one in gpu.kernels]
+        ),
+        _share_table(
+            "Ranges of the program", "range", [_share_row(one, whole_j, one.names[0]) for one in gpu.ranges]
+        ),
+    ]
     replay = () if profile is None else (*head(profile), *foot(profile))
-    notes = tuple(text for text in (gpu.energy.reason, *gpu.energy.notes, *replay) if text)
-    kept = tuple(plot for plot in plots if plot is not None)
-    return _Gpu(gpu.energy.gpu, energy_line(gpu, program.time_s), notes, kept, tables)
+    lines = (energy_line(gpu, program.time_s), gpu.energy.reason, *gpu.energy.notes, *replay)
+    return {
+        "title": gpu.energy.gpu,
+        "lines": [line for line in lines if line],
+        "tables": [table for table in tables if table["rows"]],
+        "plots": plots,
+    }
 
 
-def _profile_row(row: ProfileRow, profile: Profile) -> _Row:
-    """Return a kernel that was launched again as a row; what is not known is blank."""
-    low_j, high_j = row.interval_j
-    part = profile.share(row)
-    cells = (
-        _known(f"{row.energy_j:.4g}"),
-        "" if math.isnan(low_j) else f"{low_j:.4g} to {high_j:.4g}",
-        _known(f"{part:.1%}"),
-        _known(f"{row.power_w:.1f}"),
-        _known(f"{row.time_s:.4g}"),
-        str(row.calls),
+def _share_table(title: str, what: str, rows: Sequence[_Object]) -> _Object:
+    return {"title": title, "columns": [_column(what, "short", "name"), *_SHARE_COLUMNS], "rows": rows}
+
+
+def _share_row(share: Share, whole_j: float, name: str, short: Mapping[str, str] | None = None) -> _Object:
+    return {
+        "name": " | ".join(shortened(one, _LONGEST_NAME) for one in share.names),
+        "short": name,
+        "energy_j": plain(share.energy_j),
+        "interval_j": [plain(end) for end in share.interval_j],
+        "share": plain(share.energy_j / whole_j if whole_j > 0 else 0.0),
+        "power_w": plain(share.energy_j / share.time_s) if share.time_s > 0 else None,
+        "time_s": plain(share.time_s),
+        "calls": share.calls,
+        "method": share.method,
+        "members": [_share_row(one, whole_j, named(one, short or {}), short) for one in share.members],
+    }
+
+
+def _launch_table(title: str, profile: Profile) -> _Object:
+    unit, scale = ("J", 1.0) if profile.is_program else ("mJ a step", 1e3)
+    columns = (
+        _column("kernel", "short", "name"),
+        _column("grid x block", "shape", "text"),
+        _column(unit, "energy_j", scale=scale),
+        _column("±", "half_j", scale=scale),
+        *_LAUNCH_COLUMNS,
     )
-    shape = "" if row.kind is None else f", {launch_shape(row.kind.node)}"
-    said = f"{row.status}: {row.reason}" if row.reason else str(row.status)
-    return _Row(cells, _percent(part), (f"{shortened(row.name, _LONGEST_NAME)}{shape}",), said)
+    return {"title": title, "columns": columns, "rows": [_launch_row(row, profile) for row in profile.rows]}
 
 
-def _percent(part: float) -> str:
-    return f"{100 * min(max(part, 0.0), 1.0):.2f}" if math.isfinite(part) else "0"
+def _launch_row(row: ProfileRow, profile: Profile) -> _Object:
+    return {
+        "name": row.name,
+        "short": row.name if row.kind is None else short_name(row.name),
+        "shape": "" if row.kind is None else launch_shape(row.kind.node),
+        "energy_j": plain(row.energy_j),
+        "half_j": plain(row.half_j),
+        "share": plain(profile.share(row)),
+        "calls": row.calls,
+        "launch_s": plain(row.launch_s),
+        "launch_j": plain(row.launch_j),
+        "power_w": plain(row.power_w),
+        "status": str(row.status),
+        "reason": row.reason,
+    }
 
 
-def _known(text: str) -> str:
-    return "" if text.startswith("nan") else text
-
-
-def _row(share: Share, whole_j: float) -> _Row:
-    names = tuple(shortened(name, _LONGEST_NAME) for name in share.names)
-    members = tuple(_row(one, whole_j) for one in share.members)
-    percent = _percent(share.energy_j / whole_j if whole_j > 0 else 0.0)
-    return _Row(figure_cells(share, whole_j), percent, names, share.method, members)
-
-
-def _plot(title: str, unit: str, kind: str, at_s: Float64s, value: Float64s, length_s: float) -> _Plot | None:
-    """Return a line of values over the run, thinned; None where there are none."""
-    if len(at_s) < 2 or at_s[-1] <= 0 or at_s[0] >= length_s:
-        return None
-    # Equal readings are kept as the first and the last of them, which may be outside of the run.
-    ends_s = np.array([0.0, length_s])
-    at_ends = np.interp(ends_s, at_s, value)
-    inside = (at_s > 0) & (at_s < length_s)
-    at_s = np.concatenate((ends_s[:1], at_s[inside], ends_s[1:]))
-    value = np.concatenate((at_ends[:1], value[inside], at_ends[1:]))
+def _plot(title: str, unit: str, at_s: Float64s, value: Float64s) -> list[_Object]:
+    """Return a line of values from 0 s on, thinned; none where there are none."""
+    if len(at_s) < 2:
+        return []
     step = -(-len(at_s) // _MOST_POINTS)
-    low, high = float(np.min(value)), float(np.max(value))
-    x = at_s[::step] / length_s * _WIDTH
-    y = (_HEIGHT - _FOOT - 2) - (value[::step] - low) / max(high - low, 1e-9) * (_HEIGHT - _FOOT - 14)
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-    return _Plot(f"{title}, {unit}", kind, points, f"{low:.4g}", f"{(low + high) / 2:.4g}", f"{high:.4g}")
+    pairs = zip(at_s[::step].tolist(), value[::step].tolist(), strict=True)
+    return [{"title": title, "unit": unit, "points": [[plain(at), plain(one)] for at, one in pairs]}]
+
+
+def _within(at_s: Float64s, value: Float64s, length_s: float) -> tuple[Float64s, Float64s]:
+    """Return values from the begin of a run to its end; nothing where none was there."""
+    if len(at_s) < 2 or at_s[-1] <= 0 or at_s[0] >= length_s:
+        return np.empty(0), np.empty(0)
+    # Equal readings are kept as the first and the last of them, which may be outside of the run.
+    inside = (at_s > 0) & (at_s < length_s)
+    moments_s = np.concatenate(([0.0], at_s[inside], [length_s]))
+    return moments_s, np.interp(moments_s, at_s, value)
+
+
+def _power(folder: ProfileFolder) -> tuple[Float64s, Float64s]:
+    """Return time and power of the best source within the windows of all recordings."""
+    found = list(_powers(folder))
+    if not found:
+        return np.empty(0), np.empty(0)
+    at_s, power_w = (np.concatenate(side) for side in zip(*found, strict=True))
+    return at_s - at_s[:1], power_w
+
+
+def _powers(folder: ProfileFolder) -> Iterator[tuple[Float64s, Float64s]]:
+    source = folder.recordings.manifest.sensors[0]
+    for one in folder.recordings.recordings:
+        series = folder.recordings.trace(one.name).of(source.source)
+        if series is None or series.counts_energy:
+            continue
+        good = series.good()
+        inside = (good.time_ns >= one.windows[0].start_ns) & (good.time_ns <= one.windows[0].end_ns)
+        yield good.time_ns[inside] / 1e9, good.value[inside]

@@ -158,15 +158,10 @@ def lines(
             ordered = [share for share in gpu.kernels if share.names != (NO_KERNEL,)]
             without = [share for share in gpu.kernels if share.names == (NO_KERNEL,)]
             shown = ordered[:most]
-            short = distinct_names(
-                name
-                for share in (*ordered, *without)
-                for one in (share, *share.members)
-                for name in one.names[:1]
-            )
+            short = kernel_names(gpu.kernels)
             cells: list[Sequence[str]] = []
             for share in [*shown, *without]:
-                cells.append((_named(share, short), *figure_cells(share, gpu.energy.energy_j)))
+                cells.append((named(share, short), *_figure_cells(share, gpu.energy.energy_j)))
                 cells += _member_cells(share, gpu.energy.energy_j, short)
             said += render_table((Column("kernel"), *_HEAD), cells, width).split("\n")
             left = len(ordered) - len(shown)
@@ -174,7 +169,7 @@ def lines(
         if gpu.ranges:
             ordered = sorted(gpu.ranges, key=lambda share: -share.energy_j)
             cells = [
-                (f"{share.names[0]}, {share.method}", *figure_cells(share, gpu.energy.energy_j))
+                (f"{share.names[0]}, {share.method}", *_figure_cells(share, gpu.energy.energy_j))
                 for share in ordered[:most]
             ]
             heading = Column("range of the program (they may overlap)")
@@ -242,7 +237,7 @@ def _beside(share: Share) -> str:
 def _member_cells(share: Share, whole_j: float, short: Mapping[str, str]) -> list[Sequence[str]]:
     """Return what each name of a group may have taken, a row each."""
     found: list[Sequence[str]] = [
-        (f"~ {_named(one, short)}", *figure_cells(one, whole_j)) for one in share.members[:_MOST_MEMBERS]
+        (f"~ {named(one, short)}", *_figure_cells(one, whole_j)) for one in share.members[:_MOST_MEMBERS]
     ]
     left = len(share.members) - len(found)
     if left > 0:
@@ -250,7 +245,14 @@ def _member_cells(share: Share, whole_j: float, short: Mapping[str, str]) -> lis
     return found
 
 
-def _named(share: Share, short: Mapping[str, str]) -> str:
+def kernel_names(shares: Sequence[Share]) -> dict[str, str]:
+    """Return the short names of kernels and of those of groups, each another one."""
+    return distinct_names(
+        name for share in shares for one in (share, *share.members) for name in one.names[:1]
+    )
+
+
+def named(share: Share, short: Mapping[str, str]) -> str:
     """Return the short name of a kernel, or of the largest of a group, and what is said behind it."""
     name = short[share.names[0]]
     if share.is_whole:
@@ -261,7 +263,7 @@ def _named(share: Share, short: Mapping[str, str]) -> str:
     return f"{name}{_beside(share)}"
 
 
-def figure_cells(share: Share, whole_j: float) -> tuple[str, ...]:
+def _figure_cells(share: Share, whole_j: float) -> tuple[str, ...]:
     """Return what a row says behind its name, of a run that took so much."""
     low_j, high_j = share.interval_j
     part = share.energy_j / whole_j if whole_j > 0 else 0.0

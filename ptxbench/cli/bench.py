@@ -116,8 +116,8 @@ def _loaded(named: str) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
     """
     from ptxbench.experiment.calls.outputs import takes_one
 
-    path, sign, name = named.rpartition("::")
-    if not sign or not name.isidentifier():
+    path, _, name = named.rpartition("::")
+    if not path or not name.isidentifier():
         raise InputError(f"{named!r} must be FILE.py::FUNCTION")
     module = _module(Path(path))
     function = getattr(module, name, None)
@@ -134,7 +134,7 @@ def _loaded(named: str) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
 def _module(path: Path) -> Any:
     """Run a file once, and return what it defines."""
     if not path.is_file():
-        raise InputError(f"{path} is no file")
+        raise InputError(f"{path} is no file; name the one that has the function, as FILE.py::FUNCTION")
     name = f"ptxbench_benched_{path.resolve().as_posix().encode().hex()}"
     if name in sys.modules:
         return sys.modules[name]

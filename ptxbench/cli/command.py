@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import click
 
 from ptxbench.cli.completion import complete
-from ptxbench.cli.parameters import BY_METAVAR, PAIRS, Duration, Number, one_of_each
+from ptxbench.cli.parameters import BY_METAVAR, PAIRS, Duration, Number, Whole, one_of_each
 from ptxbench.core.errors import ArgumentError, PtxbenchError
 from ptxbench.core.option import Arg, Named, Opt, check, named_options
 from ptxbench.core.shared_options import TIME
@@ -203,7 +203,7 @@ def _type(one: Named) -> Any:
         if said.metavar in BY_METAVAR:
             return BY_METAVAR[said.metavar]
         if one.type is int and math.isfinite(said.low):
-            return click.IntRange(int(said.low), int(said.high))
+            return Whole(int(said.low), int(said.high))
         if one.type is float:
             of_number = Duration if said.metavar == TIME else Number
             return of_number(said.low, said.high, above=said.above)

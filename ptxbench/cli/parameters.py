@@ -56,6 +56,17 @@ class Number(click.FloatRange):
         return float(super().convert(number, param, ctx))
 
 
+class Whole(click.IntRange):
+    """A whole number within bounds; of another text click says that it is no "integer range"."""
+
+    def convert(self, value: object, param: _Parameter, ctx: _Context) -> int:
+        """Return the number."""
+        try:
+            return int(super().convert(int(str(value)), param, ctx))
+        except ValueError:
+            return self.fail(f"{value!r} is not a whole number.", param, ctx)
+
+
 class Fraction(Number):
     """A fraction between 0 and 1, such as 0.02 or 2%."""
 
@@ -211,14 +222,14 @@ class SizeList(_ParamType[tuple[int, ...]]):
     name = "N,N,..."
 
     def __init__(self, low: int, high: int) -> None:
-        self._size = click.IntRange(low, high)
+        self._size = Whole(low, high)
 
     def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[int, ...]:
         """Return the sizes, in the order in which they are given."""
         if isinstance(value, tuple):
             return value
         words = str(value).split(",")
-        found = [self._size.convert(word.strip(), param, ctx) for word in words]  # type: ignore[arg-type]
+        found = [self._size.convert(word.strip(), param, ctx) for word in words]
         if len(set(found)) < len(found):
             self.fail(f"{value!r} has a size twice.", param, ctx)
         return tuple(found)
@@ -303,25 +314,6 @@ class FormatName(_ParamType[str]):
         from ptxbench.report.formats import format_names
 
         return f"[{'|'.join(format_names())}]"
-
-
-class Size(_ParamType[tuple[float, float]]):
-    """Width and height in inches, such as 8x11."""
-
-    name = "WxH"
-    _length = Number(3, 100)
-
-    def convert(self, value: object, param: _Parameter, ctx: _Context) -> tuple[float, float]:
-        """Return width and height."""
-        if isinstance(value, tuple):
-            return value
-        width, _, height = str(value).lower().partition("x")
-        return self._length.convert(width, param, ctx), self._length.convert(height, param, ctx)
-
-    @staticmethod
-    def word(size: tuple[float, float]) -> str:
-        """Return the word of width and height."""
-        return "{}x{}".format(*size)
 
 
 def require_report(path: Path, *endings: str) -> None:

@@ -14,7 +14,7 @@ import click
 from ptxbench.cli.command import command_of
 from ptxbench.cli.options import AllRows, plot_of
 from ptxbench.cli.output import say
-from ptxbench.cli.parameters import FormatName, Size
+from ptxbench.cli.parameters import FormatName
 from ptxbench.cli.terminal import as_written
 from ptxbench.core.errors import InputError
 from ptxbench.core.option import Arg, Opt
@@ -37,8 +37,6 @@ class _Options:
 
     Attributes:
         form: Print this format (default: by the ending of --out, or text).
-        rows: Draw so many rows in a column of the picture (default: 60).
-        size: Width and height of a page of the picture in inches, such as 8x11.
         out: Where to write: a file (default: standard output).
         opcodes: Print the energy of each SASS opcode instead, solved jointly from every kernel of the run.
         store: With --opcodes: solve the run's trials again, and keep the result in its folder.
@@ -49,8 +47,6 @@ class _Options:
     runs: Annotated[tuple[Path, ...], Arg(metavar="RUN...")]
     form: Annotated[str | None, Opt(kind=FormatName(), flag="--format")] = None
     plot: Annotated[Path | None, plot_of("the dynamic energies")] = None
-    rows: Annotated[int | None, Opt(1, 1000)] = None
-    size: Annotated[tuple[float, float] | None, Opt(kind=Size())] = None
     out: Path | None = None
     all_rows: AllRows = False
     opcodes: bool = False
@@ -99,10 +95,9 @@ def command(options: _Options) -> None:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     reports = [_report_of(run, options, name) for run in options.runs]
     if options.plot is not None:
-        from ptxbench.report.plot import PageSize, plot_energies
+        from ptxbench.report.plot import plot_energies
 
-        page = PageSize(*options.size) if options.size else None
-        for path in plot_energies(reports[0].rows, reports[0].gpu, options.plot, options.rows, page):
+        for path in plot_energies(reports[0].rows, reports[0].gpu, options.plot):
             say(f"wrote {path}")
     if options.as_json or options.form or options.out is not None or options.plot is None:
         _give(
@@ -232,7 +227,7 @@ def _report_rooflines(
 
 def _report_profile(options: _Options, form: str) -> None:
     """Print a profile of a step; exit code 1 where its rows are no measurements."""
-    from ptxbench.attribute.replay.page import page
+    from ptxbench.attribute.page import step_page
     from ptxbench.attribute.replay.profile import profile_of
     from ptxbench.attribute.replay.replayed import ProfileFolder
     from ptxbench.attribute.replay.shown import document, text
@@ -253,7 +248,7 @@ def _report_profile(options: _Options, form: str) -> None:
     folder = ProfileFolder.open(run)
     with folder.recordings:
         found = profile_of(folder)
-        whole = page(folder, found) if form == "html" else ""
+        whole = step_page(folder, found) if form == "html" else ""
     if options.flame is not None:
         write_bytes(options.flame, FORMATS[format_of(options.flame)](profile_stacks(found)))
         say(f"wrote {options.flame}")

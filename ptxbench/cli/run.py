@@ -346,9 +346,9 @@ def _write(
 
         write_timeline(recorded, program, trace)
     if html is not None:
-        from ptxbench.attribute.page import page
+        from ptxbench.attribute.page import program_page
 
-        write_text(html, page(recorded, program, profiles, expected))
+        write_text(html, program_page(recorded, program, profiles, expected))
     if options.metrics is not None:
         from ptxbench.attribute.metrics import program_samples
 

@@ -93,6 +93,8 @@ def gemm(options: _GemmOptions) -> int:
     from ptxbench.tune.variant import Core, DType, Op, Problem
 
     shape = (options.m, options.n, options.k)
+    if options.sizes and shape != (_Product.m, _Product.n, _Product.k):
+        raise click.UsageError("--sizes gives m, n and k at once; leave out --m, --n and --k.")
     operations = (Op(options.op_a), Op(options.op_b))
     tuning = options.tuning_at_settings(
         Problem(DType(options.dtype), *shape, *operations, options.beta),

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxbench.catalogue.operations import Operation
 from ptxbench.catalogue.product import board_halves
@@ -31,7 +30,6 @@ from ptxbench.core.gpu_info import without_maker
 from ptxbench.sensors.trace import Float64s
 from ptxbench.storage.operations_file import OperationRow
 
-Ints = npt.NDArray[np.intp]
 BOARD_HALF = board_halves()
 # Rows that a cost is worked out from, and that an operation needs; chosen.
 _NEIGHBOURS = 12
@@ -148,30 +146,14 @@ def _is_within(known: Sequence[OperationCost], operation: Operation) -> bool:
 def _beside(usable: Sequence[OperationCost], other: OperationCost, device: str) -> OperationCost | None:
     """Return what another GPU's row tells with the ratio of both elsewhere; None where both have little."""
     theirs = {one.operation: one for one in usable if one.device == other.device}
-    both = [
-        (one, theirs[one.operation]) for one in usable if one.device == device and one.operation in theirs
-    ]
-    if len(both) < _LEAST_ROWS or not _is_within([mine for mine, _ in both], other.operation):
+    own = [one for one in usable if one.device == device and one.operation in theirs]
+    if len(own) < _LEAST_ROWS or not _is_within(own, other.operation):
         return None
-    nearest, weight = _nearest([mine for mine, _ in both], other.operation)
-    pairs = [both[i] for i in nearest]
-    ratio = np.log([mine.energy_j / its.energy_j for mine, its in pairs])
-    left_out = [
-        ratio[i] - np.average(np.delete(ratio, i), weights=np.delete(weight, i)) for i in range(len(ratio))
-    ]
-    scatter = math.sqrt(float(np.average(np.square(left_out), weights=weight)))
-    energy_j = other.energy_j * math.exp(np.average(ratio, weights=weight))
-    times = np.log([mine.time_s / its.time_s for mine, its in pairs])
+    chosen, weight = _nearest(own, other.operation)
+    beside = [*(theirs[one.operation] for one in chosen), other]
     name = without_maker(other.device)
-    return _told(
-        other.operation,
-        device,
-        energy_j,
-        other.time_s * math.exp(np.average(times, weights=weight)),
-        scatter,
-        [mine for mine, _ in pairs],
-        f"by the row of {name}, and {len(pairs)} that both have, nearest {pairs[0][0].operation}",
-    )
+    how = f"by the row of {name}, and {len(chosen)} that both have, nearest {chosen[0].operation}"
+    return _told(other.operation, device, chosen, weight, np.empty((len(chosen), 0)), how, beside)
 
 
 def _measured(rows: Sequence[OperationRow], board_half: float | None) -> OperationCost:
@@ -200,21 +182,45 @@ def _measured(rows: Sequence[OperationRow], board_half: float | None) -> Operati
     )
 
 
-def _nearest(known: Sequence[OperationCost], operation: Operation) -> tuple[Ints, Float64s]:
-    """Return which rows lie nearest to an operation, and their weights; another type is an octave off."""
+def _nearest(known: Sequence[OperationCost], operation: Operation) -> tuple[list[OperationCost], Float64s]:
+    """Return the rows nearest to an operation, and their weights; another type is an octave off."""
     shapes = np.log2([one.operation.shape for one in known]) - np.log2(operation.shape)
     distance = np.linalg.norm(shapes, axis=1) + [one.operation.dtype != operation.dtype for one in known]
     nearest = np.argsort(distance, kind="stable")[:_NEIGHBOURS]
-    return nearest, 1 / (1 + (distance[nearest] / _NEAR) ** 2)
+    return [known[i] for i in nearest], 1 / (1 + (distance[nearest] / _NEAR) ** 2)
 
 
 def _interpolated(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
-    nearest, weight = _nearest(known, operation)
-    chosen = [known[i] for i in nearest]
-    terms = np.array([_terms(one.operation) for one in chosen])
-    energy = np.log([one.energy_j for one in chosen])
-    at = np.array(_terms(operation))
-    value, spread = _predict(terms - at, energy, weight)
+    chosen, weight = _nearest(known, operation)
+    terms = np.array([_terms(one.operation) for one in chosen]) - _terms(operation)
+    near = ", ".join(one.operation.shape_text for one in chosen[:2])
+    how = f"between {len(chosen)} measured rows, nearest {near}"
+    return _told(operation, device, chosen, weight, terms, how)
+
+
+def _told(
+    operation: Operation,
+    device: str,
+    chosen: Sequence[OperationCost],
+    weight: Float64s,
+    terms: Float64s,
+    how: str,
+    beside: Sequence[OperationCost] = (),
+) -> OperationCost:
+    """Return what rows tell of an operation.
+
+    Args:
+        operation: The operation.
+        device: Name of the GPU that the rows are of.
+        chosen: The rows.
+        weight: Of each.
+        terms: What the logarithms are linear in, of each row less the operation's; shape (rows, terms).
+        how: Which rows they are.
+        beside: Another GPU's for the same operations, then this one: ratios to these are what is told.
+    """
+    base = [(one.energy_j, one.time_s) for one in beside] or [(1.0, 1.0)] * (len(chosen) + 1)
+    energy, time = np.log([(one.energy_j, one.time_s) for one in chosen]).T - np.log(base[:-1]).T
+    value, spread = _predict(terms, energy, weight)
     left_out = [
         energy[i] - _predict(terms[keep] - terms[i], energy[keep], weight[keep])[0]
         for i in range(len(chosen))
@@ -222,26 +228,12 @@ def _interpolated(known: Sequence[OperationCost], operation: Operation, device: 
     ]
     # Of rows that are left out each lies about as far from the rest as the operation from all.
     scatter = math.sqrt(float(np.average(np.square(left_out), weights=weight)))
-    time_s = math.exp(_predict(terms - at, np.log([one.time_s for one in chosen]), weight)[0])
-    near = ", ".join(one.operation.shape_text for one in chosen[:2])
-    how = f"between {len(chosen)} measured rows, nearest {near}"
-    return _told(operation, device, math.exp(value), time_s, max(scatter, spread), chosen, how)
-
-
-def _told(
-    operation: Operation,
-    device: str,
-    energy_j: float,
-    time_s: float,
-    scatter: float,
-    chosen: Sequence[OperationCost],
-    how: str,
-) -> OperationCost:
-    """Return what rows tell with a scatter, a standard deviation of the logarithm of the energy."""
     own = max(math.log(one.high_j / one.energy_j) for one in chosen)
-    half = math.hypot(student_quantile(len(chosen) - 1) * scatter, own)
+    half = math.hypot(student_quantile(len(chosen) - 1) * max(scatter, spread), own)
     if half > _VAGUE:
         return _unknown(operation, device, "the rows nearest to it tell it to no factor of three")
+    energy_j = base[-1][0] * math.exp(value)
+    time_s = base[-1][1] * math.exp(_predict(terms, time, weight)[0])
     return OperationCost(
         operation,
         device,

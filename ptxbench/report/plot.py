@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _COLOURS = {OptLevel.O0: "#8a8f99", OptLevel.O3: "#2f6fb0"}
 _MARKERS = {OptLevel.O0: "s", OptLevel.O3: "o"}
 _ASIDE = {OptLevel.O0: -0.14, OptLevel.O3: 0.14}
-# Most rows of a column, and most columns of a page, where nothing else is requested.
+# Most rows of a column, and most columns of a page.
 _ROWS = 60
 _COLUMNS = 3
 _COLUMN_IN = 6.5
@@ -32,17 +32,8 @@ _FEW_ROW_IN = 0.42
 # Title, axis and its label take as much as so many rows.
 _AXIS_ROWS = 4
 _ABOVE_IN = 1.4
-_LEAST_COLUMN_IN = 4.0
 # Labels of larger numbers need more room.
 _SHORT_PJ = 1000
-
-
-@dataclass(frozen=True)
-class PageSize:
-    """Size of a page, in."""
-
-    width_in: float
-    height_in: float
 
 
 @dataclass(frozen=True)
@@ -61,21 +52,13 @@ class Panel:
 Column = tuple[Panel, ...]
 
 
-def plot_energies(
-    rows: Sequence[TableRow],
-    info: GpuInfo,
-    path: Path,
-    rows_a_column: int | None = None,
-    size: PageSize | None = None,
-) -> tuple[Path, ...]:
+def plot_energies(rows: Sequence[TableRow], info: GpuInfo, path: Path) -> tuple[Path, ...]:
     """Draw the dynamic energy of every instruction at each optimization level, with its 95% interval.
 
     Args:
         rows: The run's rows; those without a dynamic energy are left out.
         info: The GPU, named in the title.
         path: Picture to write; its ending chooses the format (.png, .svg, .pdf).
-        rows_a_column: Most instructions in a column (None: as many as the page holds, or 60).
-        size: Size of a page (None: as large as needed).
 
     Returns:
         The files: one a page, or one PDF.
@@ -86,11 +69,9 @@ def plot_energies(
     shown = [row for row in rows if row.protocol == DYNAMIC and row.status is Status.OK]
     if not shown:
         raise InputError("nothing to plot: the run has no valid dynamic energy")
-    fitting = _ROWS if size is None else max(1, int((size.height_in - _ABOVE_IN) / _ROW_IN) - _AXIS_ROWS)
-    columns = layout(shown, rows_a_column or fitting)
-    a_page = _COLUMNS if size is None else max(1, int(size.width_in / _LEAST_COLUMN_IN))
-    pages = [columns[i : i + a_page] for i in range(0, len(columns), a_page)]
-    figures = [_page(page, shown, info, size, (n, len(pages))) for n, page in enumerate(pages, start=1)]
+    columns = layout(shown, _ROWS)
+    pages = [columns[i : i + _COLUMNS] for i in range(0, len(columns), _COLUMNS)]
+    figures = [_page(page, shown, info, (n, len(pages))) for n, page in enumerate(pages, start=1)]
     return save_pages(figures, path)
 
 
@@ -136,18 +117,12 @@ def _height(column: Sequence[Panel]) -> int:
 
 
 def _page(
-    columns: Sequence[Column],
-    rows: Sequence[TableRow],
-    info: GpuInfo,
-    size: PageSize | None,
-    number: tuple[int, int],
+    columns: Sequence[Column], rows: Sequence[TableRow], info: GpuInfo, number: tuple[int, int]
 ) -> Figure:
     tallest = max(_height(column) for column in columns)
-    if size is None:
-        row_in = _FEW_ROW_IN if tallest <= _FEW_ROWS else _ROW_IN
-        width_in = 8 if tallest <= _FEW_ROWS and len(columns) == 1 else _COLUMN_IN * len(columns)
-        size = PageSize(width_in, _ABOVE_IN + row_in * tallest)
-    figure = new_figure(size.width_in, size.height_in)
+    row_in = _FEW_ROW_IN if tallest <= _FEW_ROWS else _ROW_IN
+    width_in = 8 if tallest <= _FEW_ROWS and len(columns) == 1 else _COLUMN_IN * len(columns)
+    figure = new_figure(width_in, _ABOVE_IN + row_in * tallest)
     grid = figure.add_gridspec(1, len(columns))
     for place, column in enumerate(columns):
         heights = [len(panel.labels) for panel in column]

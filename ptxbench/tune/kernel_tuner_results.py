@@ -79,7 +79,10 @@ def read_results(path: Path) -> ForeignResults:
             raise InputError(f"{path}: tune_params_keys must be a list of names")
         entries: list[dict[str, Any]] = [one for one in document["cache"].values() if isinstance(one, dict)]
     elif isinstance(document.get("results"), list):
-        what, entries = "a T4 file", [_of_t4(one) for one in document["results"] if isinstance(one, dict)]
+        what, entries = (
+            "a T4 file",
+            [_of_t4(one, path) for one in document["results"] if isinstance(one, dict)],
+        )
         names = list(dict.fromkeys(name for one in entries for name in one.pop("configuration")))
     else:
         raise InputError(f"{path}: is neither a cache nor a T4 file of Kernel Tuner; {cure}")
@@ -113,13 +116,19 @@ def _document(path: Path, text: str, cure: str) -> dict[str, Any]:
     raise InputError(f"{path}: is no JSON: {why}; {cure}")
 
 
-def _of_t4(result: Mapping[str, Any]) -> dict[str, Any]:
+def _of_t4(result: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return a result of T4 as a cache has it, with the names of its parameters in `configuration`."""
+    for name, kind in (("configuration", dict), ("times", dict), ("measurements", list)):
+        if not isinstance(result.get(name, kind()), kind):
+            raise InputError(
+                f"{path}: {name} of a result must be {'a list' if kind is list else 'an object'}"
+            )
     values, times = result.get("configuration", {}), result.get("times", {})
     entry = {**values, "configuration": list(values)}
-    for one in result.get("measurements", ()):
+    measured: list[dict[str, Any]] = [one for one in result.get("measurements", ()) if isinstance(one, dict)]
+    for one in measured:
         unit = _UNITS_S.get(str(one.get("unit", "")).lower()) if str(one.get("name")) == "time" else None
-        value = one.get("value")
+        value: Any = one.get("value")
         entry[str(one.get("name"))] = value * unit * 1e3 if unit and _is_number(value) else value
     for ours, theirs in (("compile_time", "compilation"), ("benchmark_time", "benchmark")):
         entry[ours] = times.get(theirs, times.get(f"{theirs}_time"))
@@ -202,6 +211,6 @@ def power_by_clock(results: ForeignResults) -> tuple[str, list[tuple[int, float]
     name = max(by_variant, key=lambda each: len(by_variant[each]), default="")
     if not name or len(by_variant[name]) < 2:
         raise InputError(
-            f"{results.note}: no configuration has a power at two values of {SETTINGS['sm_clock_mhz']}"
+            f"no configuration has a power at two values of {SETTINGS['sm_clock_mhz']} ({results.note})"
         )
     return name, sorted(by_variant[name])

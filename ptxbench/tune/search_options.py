@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from ptxbench.core.errors import ArgumentError
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import L2, TRIAL_WINDOW_S, TUNE_TABLE, WARM, Seed, window_of
 
@@ -102,12 +103,17 @@ class TuningOptions(SeedOptions, SampleOptions, SearchOptions):
             own: Further fields of `Tuning`.
 
         Raises:
+            ArgumentError: Two of them do not go together.
             InputError: There is no such table.
         """
         from ptxbench.storage.shipped import find_table
-        from ptxbench.tune.tuning import Tuning
+        from ptxbench.tune.tuning import BY_ESTIMATE, TIMED, Tuning
         from ptxbench.tune.variant_runner import TrialOptions
 
+        if self.alpha is not None and self.objective != SearchOptions.objective:
+            raise ArgumentError("alpha", "is an objective of its own; leave out `objective`")
+        if self.candidates is not None and self.strategy not in (None, TIMED, BY_ESTIMATE):
+            raise ArgumentError("candidates", f"are estimated, and `strategy` {self.strategy} estimates none")
         return Tuning(
             problem=problem,
             goal=self.goal,

@@ -108,7 +108,8 @@ def load_axes(dtype: DType, space: str | Path = USUAL, core: Core | None = None)
     own = document.get(name)
     if not isinstance(own, dict):
         known = ", ".join(key for key in document if key not in (*_SHARED, "limits"))
-        raise InputError(f"{place}: there is no table [{name}], only {known or 'none'}")
+        what = f"no variant multiplies {dtype} by {core}: " if shipped else ""
+        raise InputError(f"{what}{place} has no table [{name}], only {known or 'none'}")
     table = {key: document[key] for key in _SHARED if key in document} | own
     here = f"{place}: [{name}]"
     unknown = set(table) - {*PARAMETERS, *_SHARED, "sizes"}

@@ -26,7 +26,7 @@ from ptxbench.tune.called_function import CalledFunction
 from ptxbench.tune.candidate import Candidate
 from ptxbench.tune.clocks.axes import SettingAxes, settings_of
 from ptxbench.tune.clocks.search import search_by_clocks
-from ptxbench.tune.clocks.strategies import CAPPED, CLOCK_STRATEGIES
+from ptxbench.tune.clocks.strategies import CAPPED, CLOCK_STRATEGIES, ENERGY_CLOCKS
 from ptxbench.tune.folder import TuningFolder, TuningManifest, tuning_manifest
 from ptxbench.tune.gemm import Gemm
 from ptxbench.tune.library import LibraryTrial, is_right, measure_library, open_cublas
@@ -388,7 +388,6 @@ def require_sense(tuning: Tuning, strategy: str) -> None:
     Raises:
         InputError: The settings do not go together.
     """
-    for_time = tuning.goal.objective is Objective.TIME
     _require_estimates(tuning, strategy)
     if not math.isnan(tuning.prune) and tuning.table is None:
         raise ArgumentError("prune", "needs a table to estimate by; give `table`")
@@ -400,7 +399,15 @@ def require_sense(tuning: Tuning, strategy: str) -> None:
         raise ArgumentError(
             "strategy", "guerreiro tunes the block size of a kernel that a specification describes"
         )
-    if not for_time and not tuning.options.power and tuning.table is None:
+    if strategy != BY_BLOCKS and tuning.high_occupancy != HIGH_OCCUPANCY:
+        raise ArgumentError("high_occupancy", f"is for `strategy` {BY_BLOCKS}; add that, or leave it out")
+    if strategy != ENERGY_CLOCKS and not math.isnan(tuning.base_mhz):
+        raise ArgumentError("base_mhz", f"is for `strategy` {ENERGY_CLOCKS}; add that, or leave it out")
+    _require_goal(tuning)
+
+
+def _require_goal(tuning: Tuning) -> None:
+    if tuning.goal.objective is not Objective.TIME and not tuning.options.power and tuning.table is None:
         raise ArgumentError(
             "measure", f"time gives no energy for `objective` {tuning.goal.objective}; give `table`"
         )
@@ -409,8 +416,11 @@ def require_sense(tuning: Tuning, strategy: str) -> None:
         raise ArgumentError("objective", "metric needs a specification with [objective] metric")
     if tuning.goal.objective is Objective.GFLOPS_PER_W and spec is not None and spec.flops is None:
         raise ArgumentError("objective", "gflops-per-w needs a specification with [work] flops")
-    if tuning.goal.objective is Objective.POWER_LIMITED and math.isnan(tuning.goal.power_limit_w):
+    limited = tuning.goal.objective is Objective.POWER_LIMITED
+    if limited and math.isnan(tuning.goal.power_limit_w):
         raise ArgumentError("objective", "power-limited needs `power_limit_w`")
+    if not limited and not math.isnan(tuning.goal.power_limit_w):
+        raise ArgumentError("power_limit_w", "is for `objective` power-limited; add that, or leave it out")
 
 
 def _require_estimates(tuning: Tuning, strategy: str) -> None:

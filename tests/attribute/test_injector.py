@@ -261,6 +261,17 @@ def test_a_turn_waits_for_the_graphs_of_a_host_that_runs_far_ahead(plain, tmp_pa
     assert (code, log.is_counted, len(log.unseen_ns)) == (3, True, 1)
 
 
+def test_no_turn_is_taken_amid_graphs_that_the_host_waits_for(plain, tmp_path):
+    # 200 graphs of 0.8 ms at a time, while a turn of looking is over after 20 ms and is waited for 0.1 s.
+    words = ("graphs", "800", "0", "200")
+    code, log = play(
+        plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", FAKE_AHEAD_MS="900"
+    )
+    assert (code, log.is_counted) == (3, True)
+    (seen,) = log.by_gpu.values()
+    assert seen.weight.sum() == pytest.approx(800 * 80, rel=0.01)
+
+
 def test_where_a_stream_is_never_idle_all_kernels_of_graphs_are_looked_at(plain, tmp_path):
     # A kernel may wait for what its host does next. The host waits for it a second once.
     words = ("graphs", "60", "4")

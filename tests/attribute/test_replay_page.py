@@ -1,19 +1,18 @@
 """The page of a profile: whole in one file, and in a browser searched, sorted and looked into."""
 
-import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.browser import CHROMIUM, Page
+from fakes.browser import CHROMIUM, Page, data_of
 
-from ptxbench.attribute.replay.page import page
+from ptxbench.attribute.page import step_page
 from ptxbench.attribute.replay.profile import profile_of
 from ptxbench.attribute.replay.replayed import ProfileFolder
 from ptxbench.cli.main import run
 
 DECODE = Path(__file__).parents[2] / "results" / "nvidia-h100" / "profiles" / "decode"
+MIXED = DECODE.parents[1] / "programs" / "mixed"
 HOSTILE = "</script><img src=x onerror=document.title=1><script>document.title='taken'</script>"
 
 
@@ -24,17 +23,15 @@ def measured():
         yield folder, profile_of(folder)
 
 
-def data_of(text):
-    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
-
-
 def test_it_has_every_row_the_tree_and_the_power(measured):
     folder, profile = measured
-    data = data_of(page(folder, profile))
-    assert [row["name"] for row in data["rows"]] == [row.name for row in profile.rows]
+    data = data_of(step_page(folder, profile))
+    (section,) = data["sections"]
+    (table,), (plot,) = section["tables"], section["plots"]
+    assert [row["name"] for row in table["rows"]] == [row.name for row in profile.rows]
     assert data["tree"]["energy"] == pytest.approx(profile.sum_j, rel=1e-4)
     assert sum(one["energy"] for one in data["tree"]["children"]) == pytest.approx(profile.sum_j, rel=1e-4)
-    at_s, power_w = zip(*data["power"], strict=True)
+    at_s, power_w = zip(*plot["points"], strict=True)
     assert at_s[0] == 0
     assert list(at_s) == sorted(at_s)
     assert 100 < min(power_w) < max(power_w) < 700
@@ -44,7 +41,7 @@ def test_it_has_every_row_the_tree_and_the_power(measured):
 def test_no_text_of_a_run_is_markup(measured):
     folder, profile = measured
     rows = (replace(profile.rows[0], name=HOSTILE, reason=HOSTILE), *profile.rows[1:])
-    text = page(folder, replace(profile, rows=rows, gpu=HOSTILE))
+    text = step_page(folder, replace(profile, rows=rows, gpu=HOSTILE))
     assert text.count("</script>") == 2
     assert "<img" not in text
 
@@ -60,7 +57,7 @@ def opened(tmp_path, measured):
     def open_at(width, **changes):
         folder, profile = measured
         path = tmp_path / "page.html"
-        path.write_text(page(folder, replace(profile, **changes)), encoding="utf-8")
+        path.write_text(step_page(folder, replace(profile, **changes)), encoding="utf-8")
         (tmp_path / "browser").mkdir()
         tab = Page(tmp_path / "browser", width)
         tab.open(path.as_uri())
@@ -115,4 +112,23 @@ def test_hostile_names_are_text(opened, measured):
     with opened(1000, rows=rows, notes=(HOSTILE,)) as tab:
         assert tab.run("document.title").startswith("The joules of a step")
         assert tab.run("document.querySelectorAll('img').length") == 0
+        assert tab.errors == []
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed (apt install chromium)")
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_page_of_a_program_is_the_same(tmp_path, width):
+    assert run(["run", "--from", str(MIXED), "--html", str(tmp_path / "page.html")]) == 0
+    (tmp_path / "browser").mkdir()
+    with Page(tmp_path / "browser", width) as tab:
+        tab.open((tmp_path / "page.html").as_uri())
+        tab.settle()
+        assert tab.run("document.documentElement.scrollWidth <= window.innerWidth")
+        assert "copy_kernel" in in_first_row(tab)
+        tab.run("document.querySelectorAll('#rows thead button')[4].click()")
+        tab.run("document.querySelectorAll('#rows thead button')[4].click()")
+        assert "(no kernel)" in in_first_row(tab)
+        assert tab.run("document.querySelectorAll('#flame g').length") > 4
+        assert "loop" in tab.run("document.querySelector('#rows-2 tbody').innerText")
         assert tab.errors == []

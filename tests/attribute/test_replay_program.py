@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fakes.browser import data_of
 from fakes.loads import LoadedGpu
 
 from ptxbench.api.board import open_boards
 from ptxbench.attribute.attribution import BY_REPLAY, BY_TIME
 from ptxbench.attribute.expected import WHOLE_GRAPH, replayed_powers
 from ptxbench.attribute.launches import Launches, LaunchLog, join_launches
-from ptxbench.attribute.page import page
+from ptxbench.attribute.page import program_page
 from ptxbench.attribute.powers import Expected
 from ptxbench.attribute.program import energy_of, recorded_board, recording
 from ptxbench.attribute.recorded import (
@@ -232,8 +233,8 @@ def test_an_earlier_replay_splits_a_graph_that_is_one_row(whole, replayed):
         assert (one.method, one.calls) == (BY_REPLAY, None)
     assert {one["calls"] for one in document(energy)["kernels"][0]["members"]} == {None}
     assert not any("None" in line for line in lines(energy))
-    text = page(by_events, energy)
-    assert f"{WHOLE_GRAPH}<details>" in text
+    row = data_of(program_page(by_events, energy))["sections"][0]["tables"][0]["rows"][0]
+    assert (row["short"], {one["method"] for one in row["members"]}) == (WHOLE_GRAPH, {BY_REPLAY})
     frames = [one.frames for one in program_stacks(by_events, energy).stacks]
     assert (energy.gpus[0].energy.gpu, WHOLE_GRAPH, "gemm") in frames
 
@@ -283,7 +284,7 @@ def test_a_replay_amid_the_program_is_no_part_of_it(whole):
     for row in ours.rows:
         if row.kind:
             assert row.energy_j == pytest.approx(truths[row.name], rel=0.02)
-    assert "nan" not in page(recorded, found)
+    assert "nan" not in program_page(recorded, found).lower()
 
 
 def test_a_kind_that_was_not_launched_again_keeps_what_the_readings_tell():
@@ -378,31 +379,32 @@ def test_what_a_table_expects_is_within_a_kernel_in_stacks_and_page(whole, repla
     assert parts_j["~ tensor core"] == pytest.approx(0.75 * plain_j["gemm, 1 x 128"])
     assert parts_j["~ DRAM"] == pytest.approx(0.25 * plain_j["gemm, 1 x 128"])
     assert parts_j["norm, 2 x 128"] == plain_j["norm, 2 x 128"]
-    text = page(recorded, energy, profiles, expected)
-    # As wide as its part of the kernel that holds it.
-    assert '<div class="f" style="width: 75.000%"><span title="~ tensor core: ' in text
-    assert "classes of opcodes and memory levels" in text
-    assert "classes of opcodes" not in page(recorded, energy, profiles)
+    (gpu,) = data_of(program_page(recorded, energy, profiles, expected))["tree"]["children"]
+    (gemm,) = [one for one in gpu["children"] if one["name"] == "gemm"]
+    core, dram = gemm["children"][0]["children"]
+    assert (core["name"], dram["name"]) == ("~ tensor core", "~ DRAM")
+    assert core["energy"] == pytest.approx(0.75 * gemm["energy"], rel=1e-4)
 
 
 def test_the_flame_graph_of_the_page_leaves_out_what_nobody_sees(whole, replayed):
     recorded, _, _ = whole
     energy, (profile,) = replayed
-    small = tuple(replace(profile.rows[0], name=f"k{n}", kind=None, energy_j=0.1) for n in range(3))
-    text = page(recorded, energy, (replace(profile, rows=(*profile.rows, *small)),))
-    assert text.count('<span title="k') == 0
+    small = tuple(replace(profile.rows[0], name=f"k{n}", kind=None, energy_j=0.01) for n in range(3))
+    data = data_of(program_page(recorded, energy, (replace(profile, rows=(*profile.rows, *small)),)))
+    names = {one["name"] for one in data["tree"]["children"][0]["children"]}
     # With the time without a kernel they are four.
-    assert '<span title="4 smaller ones: 0.' in text
+    assert "4 smaller ones" in names
+    assert not names & {"k0", "k1", "k2"}
 
 
 def test_page_and_stacks_have_the_kernels_by_themselves(whole, replayed):
     recorded, truths, _ = whole
     energy, profiles = replayed
-    text = page(recorded, energy, profiles)
-    assert "Kernels by themselves" in text
-    assert "gemm, 1 x 128" in text
-    assert "nan" not in text
-    assert "Kernels by themselves" not in page(recorded, energy)
+    themselves, kernels = data_of(program_page(recorded, energy, profiles))["sections"][0]["tables"]
+    assert themselves["title"].startswith("Kernels by themselves")
+    assert {"gemm 1 x 128", "gaps "} <= {f"{row['short']} {row['shape']}" for row in themselves["rows"]}
+    (other,) = data_of(program_page(recorded, energy))["sections"][0]["tables"]
+    assert other["title"] == kernels["title"] == "Kernels"
     stacks = program_stacks(recorded, energy, profiles).stacks
     gpu = energy.gpus[0].energy
     (gemm,) = [one for one in stacks if one.frames == (gpu.gpu, "gemm", "gemm, 1 x 128")]

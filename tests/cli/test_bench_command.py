@@ -86,7 +86,8 @@ def test_wrong_results_are_exit_code_1(file, capsys):
     [
         (["bench", "{file}::none"], "has no function 'none'"),
         (["bench", "{file}"], "must be FILE.py::FUNCTION"),
-        (["bench", "{file}x::fn"], "is no file"),
+        (["bench", "{file}x::fn"], "is no file; name the one that has the function"),
+        (["bench", "::fn"], "must be FILE.py::FUNCTION"),
         (["bench", "{file}::fails"], "kernels.py:28: ValueError: no such thing"),
         (["bench", "{file}::fn", "--budget", "5h"], "is not a number"),
         (["bench", "{file}::fn", "--budget", "0.1s"], "0.1"),

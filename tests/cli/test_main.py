@@ -202,9 +202,7 @@ def shell(script, **options):
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize(
-    "arguments", ["--help", "cost --list", "cost fma.rn.f32 --json", "table --help", "gpus"]
-)
+@pytest.mark.parametrize("arguments", ["--help", "cost --list"])
 def test_a_closed_output_is_no_traceback(arguments):
     done = shell(f"$P {arguments} >&-")
     assert (done.returncode, shell(f"$P {arguments} 2>&- >&-").returncode) == (0, 0)
@@ -212,9 +210,8 @@ def test_a_closed_output_is_no_traceback(arguments):
 
 
 @pytest.mark.hostile
-@pytest.mark.parametrize("arguments", ["--help", "table --help"])
-def test_a_reader_that_ended_is_the_code_of_sigpipe_for_help_too(arguments):
-    done = shell(f"(sleep 0.01; $P {arguments}) | true")
+def test_a_reader_that_ended_is_the_code_of_sigpipe_for_help_too():
+    done = shell("(sleep 0.01; $P table --help) | true")
     assert (done.returncode, done.stderr) == (141, "")
 
 
@@ -231,12 +228,11 @@ def test_a_deleted_working_directory_is_named(tmp_path):
 
 @pytest.mark.hostile
 def test_a_limit_on_file_size_names_the_file(tmp_path):
-    for unbuffered in ("", "1"):
-        done = shell(f"ulimit -f 1; PYTHONUNBUFFERED={unbuffered} $P cost --list > {tmp_path / 'all.txt'}")
-        assert (done.returncode, done.stderr) == (
-            2,
-            "ptxbench: error: cannot write the standard output: File too large\n",
-        )
+    done = shell(f"ulimit -f 1; $P cost --list > {tmp_path / 'all.txt'}")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "ptxbench: error: cannot write the standard output: File too large\n",
+    )
     done = shell(f"ulimit -f 8; $P table fma.rn.f32 --gpu simulated --out {tmp_path / 'run'}")
     assert done.returncode == 2
     assert re.search(r"error: cannot write .*/|ptxas was stopped by SIGXFSZ.* file in /", done.stderr)

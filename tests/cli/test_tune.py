@@ -43,6 +43,8 @@ def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
         (["--space", "nowhere.toml"], "nowhere.toml"),
         (["--alpha", "2"], "--alpha"),
         (["--gpu", "replay:nowhere"], "nowhere"),
+        (["--sizes", "512"], "leave out --m, --n and --k"),
+        (["--core", "wgmma"], "no variant multiplies f32 by wgmma: gemm.toml has no table [f32-wgmma]"),
     ],
 )
 def test_bad_input_is_one_line(tmp_path, capsys, arguments, words):

@@ -75,6 +75,15 @@ def test_a_specification_that_does_not_fit_is_one_line(tmp_path, capsys, old, ne
         (["--strategy", "estimate"], "--strategy estimate needs a table to estimate by; give --table"),
         (["--resume"], "--out"),
         (["--objective", "power-limited"], "--power-limit-w"),
+        (["--power-limit-w", 400], "--power-limit-w is for --objective power-limited"),
+        (
+            ["--alpha", 0.5, "--objective", "time"],
+            "--alpha is an objective of its own; leave out --objective",
+        ),
+        (["--candidates", 9, "--strategy", "random"], "--strategy random estimates none"),
+        (["--high-occupancy", 0.5], "--high-occupancy is for --strategy guerreiro"),
+        (["--base-clock-mhz", 990], "--base-clock-mhz is for --strategy energy-to-solution+clocks"),
+        (["--trials", "10s"], "'10s' is not a whole number"),
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(tmp_path, capsys, arguments, words):

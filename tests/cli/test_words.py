@@ -8,7 +8,7 @@ from cli.test_options import ALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxbench.cli.parameters import AxisValues, Fraction, Size, SizeList
+from ptxbench.cli.parameters import AxisValues, Fraction, SizeList
 from ptxbench.core.condition import ARRAY_PATTERNS, Pattern
 from ptxbench.core.option import Arg, named_options, words_of
 from ptxbench.core.shared_options import BY_DIMENSION, OF_ARRAYS, PATTERNS
@@ -19,7 +19,6 @@ NAME = st.text("abcxyz", min_size=1)
 # Types of their own: a value of each.
 OF_KIND = {
     SizeList: st.lists(st.integers(16, 16384), min_size=1, unique=True).map(tuple),
-    Size: st.tuples(st.floats(3, 100), st.floats(3, 100)),
     Fraction: st.floats(0, 1),
     AxisValues: st.builds(Values, st.lists(st.integers(1, 100_000), min_size=1).map(tuple))
     | st.builds(Values, st.just(()), st.integers(2, 1000)),

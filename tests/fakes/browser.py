@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -129,3 +130,9 @@ class Page:
             self.errors.append(str(about["exceptionDetails"]))
         elif method == "Log.entryAdded" and about["entry"]["level"] == "error":
             self.errors.append(about["entry"]["text"])
+
+
+def data_of(page: str) -> Any:
+    """Return the data that a page holds for its script."""
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(data)

@@ -123,8 +123,9 @@ void fake_kernel(const char *name, uint64_t start, uint64_t end, uint32_t device
 /* A launch takes 2 us, and 10 us while it is seen. */
 int cuLaunchKernel(void *name, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **parameters, void **extra) {
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared;
     (void)parameters, (void)extra;
+    if (stream == (void *)3) return 0;
     uint64_t start = stamp();
     uint64_t length = enabled ? 10000 : 2000;
     while (stamp() < start + length) {}
@@ -273,8 +274,21 @@ int main(int count, char **words) {
         void *large, *small;
         if (make(&large, (void *)100, 0) || make(&small, (void *)40, 0)) return 98;
         void *stream = (void *)(uintptr_t)(count > 3 ? atol(words[3]) : 0);
-        for (int i = 0; i < 500; i++) launch(large, (void *)3);
-        for (long i = 0; i < atol(words[2]); i++) launch(i % 3 ? large : small, stream);
+        int (*into)(const void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
+                    void **, void **);
+        *(void **)&into = dlsym(cupti, "cuLaunchKernel");
+        for (int i = 0; i < 500; i++) {
+            launch(large, (void *)3);
+            into("captured", 1, 1, 1, 1, 1, 1, 0, (void *)3, NULL, NULL);
+        }
+        /* After so many launches the host waits for all of them. */
+        long burst = count > 4 ? atol(words[4]) : 0;
+        int (*is_busy)(void *);
+        *(void **)&is_busy = dlsym(cupti, "cuStreamQuery");
+        for (long i = 0; i < atol(words[2]); i++) {
+            launch(i % 3 ? large : small, stream);
+            while (burst && (i + 1) % burst == 0 && is_busy(stream)) usleep(1000);
+        }
         if (((int (*)(void))dlsym(cupti, "fake_wrong"))()) return 4;
     }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);

@@ -1,5 +1,4 @@
 import json
-import runpy
 import sys
 from pathlib import Path
 
@@ -92,14 +91,3 @@ def test_board_and_mapping_choose_from_a_log_without_names_of_two_gpus(tmp_path,
 def test_log_must_be_a_run_or_two_files(arguments):
     with pytest.raises(InputError, match="either --run, or --nvml and --windows"):
         invoke(*arguments)
-
-
-def test_runner_prints_the_same(monkeypatch, capsys):
-    files = [str(STEP / name) for name in ("meter.csv.gz", "nvml.csv", "windows.csv")]
-    monkeypatch.setattr(sys, "argv", ["validate_against_meter.py", *files])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(ROOT / "runners" / "validate_against_meter.py"), run_name="__main__")
-    assert end.value.code == 0
-    output = capsys.readouterr().out
-    assert "clocks: offset 1.2" in output
-    assert "mtsm on instant: MAPE 5.93%, corrected 0.08%" in output

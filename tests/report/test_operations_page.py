@@ -1,12 +1,10 @@
 """The page of operations: its data, and in real Chromium."""
 
-import json
 import math
-import re
 from dataclasses import replace
 
 import pytest
-from fakes.browser import CHROMIUM, Page
+from fakes.browser import CHROMIUM, Page, data_of
 from fakes.operations import operation_row
 
 from ptxbench.catalogue.operations import Operation, used_shapes
@@ -25,10 +23,6 @@ def rows():
     h200 = [operation_row(one, device="NVIDIA H200", noise=0.2) for one in used_shapes()[:-1]]
     h200[0] = replace(h200[0], valid=False, energy_j=math.nan, reason=HOSTILE)
     return [*made, *more, *h200]
-
-
-def data_of(text):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text).group(1))
 
 
 def test_gpus_stand_side_by_side_with_what_all_boards_tell(rows):

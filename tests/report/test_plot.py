@@ -4,12 +4,11 @@ import struct
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from fakes import run as fake
 
 from ptxbench.cli.main import run
 from ptxbench.report.figure import title
-from ptxbench.report.plot import PageSize, layout, plot_energies
+from ptxbench.report.plot import layout, plot_energies
 from ptxbench.storage.run_folder import RunFolder
 
 
@@ -44,17 +43,12 @@ def test_two_operand_patterns_of_one_instruction_are_two_lines():
     assert labels(layout(table, 60)) == ["fma.rn.f32", "fma.rn.f32 (zeros)"]
 
 
-def test_two_hundred_rows_are_pages_of_a_readable_size(tmp_path):
-    paths = plot_energies(rows(200), fake.GPU, tmp_path / "all.png")
+def test_many_rows_are_pages_of_a_readable_size(tmp_path, monkeypatch):
+    # Sixty rows in three columns take seconds to draw.
+    monkeypatch.setattr("ptxbench.report.plot._ROWS", 8)
+    paths = plot_energies(rows(26), fake.GPU, tmp_path / "all.png")
     assert [path.name for path in paths] == ["all.png", "all-2.png"]
     assert all(max(pixels(path)) < 3000 for path in paths)
-
-
-def test_rows_and_size_set_columns_and_pages(tmp_path):
-    (page,) = plot_energies(rows(6), fake.GPU, tmp_path / "a.png", 2, PageSize(13, 6))
-    assert pixels(page) == (13 * 130, 6 * 130)
-    (document,) = plot_energies(rows(6), fake.GPU, tmp_path / "c.pdf", 2, PageSize(5, 6))
-    assert document.read_bytes().count(b"/Type /Page ") == 3
 
 
 def test_no_label_covers_another(tmp_path, monkeypatch):
@@ -80,20 +74,10 @@ def test_no_label_covers_another(tmp_path, monkeypatch):
         assert title(fake.GPU) in figure.get_suptitle()
 
 
-@pytest.mark.parametrize("size", ["8", "8x", "nanx5", "1x1", "8x11x3"])
-def test_a_size_that_is_none_is_one_line(capsys, size):
-    assert run(["report", "nowhere", "--plot", "x.png", "--size", size]) == 2
-    assert "--size" in capsys.readouterr().err
-
-
 def test_the_command_draws_and_says_what_it_wrote(tmp_path, capsys):
     with RunFolder.create(tmp_path / "run", fake.manifest()) as folder:
-        folder.finish(rows(20), fake.END)
-    arguments = ["--plot", str(tmp_path / "p.svg"), "--rows", "10", "--size", "5x5"]
-    assert run(["report", str(tmp_path / "run"), *arguments]) == 0
+        folder.finish(rows(3), fake.END)
+    assert run(["report", str(tmp_path / "run"), "--plot", str(tmp_path / "p.svg")]) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.splitlines() == [
-        f"ptxbench: wrote {tmp_path / 'p.svg'}",
-        f"ptxbench: wrote {tmp_path / 'p-2.svg'}",
-    ]
+    assert captured.err.splitlines() == [f"ptxbench: wrote {tmp_path / 'p.svg'}"]

@@ -4,12 +4,11 @@ import csv
 import io
 import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.browser import CHROMIUM, Page
+from fakes.browser import CHROMIUM, Page, data_of
 
 from ptxbench.cli.main import run
 from ptxbench.devices.simulated import SimulatedGpu, find_profile
@@ -32,10 +31,6 @@ browser = [
 @pytest.fixture(scope="module")
 def reports():
     return [read_roofline(H100), read_roofline(H200)]
-
-
-def data_of(text):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text).group(1))
 
 
 def test_kernels_of_others_are_stars_on_the_first_run(reports):

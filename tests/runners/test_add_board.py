@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from fakes.measuring import asked
 from fakes.script import load_script
+from pack_file import read_pack
 
 from ptxbench.core.errors import InputError
 from ptxbench.devices.simulated.gpu import SimulatedGpu
 from ptxbench.experiment.run import measure_table
 from ptxbench.experiment.session import start_run
-from ptxbench.storage.pack import read_pack, write_pack
+from ptxbench.storage.pack import write_pack
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "results" / "nvidia-h200" / "table-6eda-repeat"

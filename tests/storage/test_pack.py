@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pack_file import read_pack
 
 from ptxbench.core.errors import InputError
 from ptxbench.storage import codec
 from ptxbench.storage.manifest import read_run_manifest
-from ptxbench.storage.pack import MEMBERS, read_pack, write_pack
+from ptxbench.storage.pack import MEMBERS, write_pack
 
 KEPT = Path(__file__).parents[2] / "results" / "nvidia-h200" / "repeat-1"
 

@@ -131,6 +131,9 @@ def test_t4_is_what_its_schema_wants() -> None:
         ("nothing", "is no JSON"),
         ('{"cache": {"1": {"time": 1}}, "tune_params_keys": ["b"]}', "has no value of b"),
         ('{"cache": {}, "tune_params_keys": 3}', "must be a list of names"),
+        ('{"results": [{"configuration": 3}]}', "configuration of a result must be an object"),
+        ('{"results": [{"times": []}]}', "times of a result must be an object"),
+        ('{"results": [{"measurements": {}}]}', "measurements of a result must be a list"),
     ],
 )
 def test_another_file_is_refused_in_one_line(tmp_path: Path, capsys: Any, text: str, why: str) -> None:

@@ -136,6 +136,7 @@ static struct {
     volatile int has_left;     /* CUPTI is no longer in the process */
     int leaves_when;           /* to be tried on a GPU: 1: behind turns; 2: before a graph is made; 4: says so; 8: at once */
     uint64_t turning_ns;       /* what turns took the program's threads */
+    int lent;                  /* buffers that CUPTI has */
     pid_t pid;
     pthread_mutex_t lock;
     uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, in_graphs, graphs, graphs_made;
@@ -343,6 +344,7 @@ static void on_request(uint8_t **buffer, size_t *size, size_t *most) {
     *most = 0;
     *size = posix_memalign(&made, ALIGN, bytes) ? 0 : bytes;
     *buffer = *size ? made : NULL;
+    if (*buffer) __atomic_fetch_add(&state.lent, 1, __ATOMIC_RELAXED);
 }
 
 /* Returns the host's time of a time stamp, which may be by the other tool's clock; 0 where it is neither. */
@@ -400,6 +402,7 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
         complete(context, stream, buffer, size, valid);
     else if (!theirs)
         free(buffer);
+    if (!theirs && buffer) __atomic_fetch_sub(&state.lent, 1, __ATOMIC_RELAXED);
 }
 
 static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12"};
@@ -601,9 +604,11 @@ static void take_turn(int is_idle) {
         turned = tally();
         state.turning_ns += now_ns() - begin_ns;
         if (state.leaves_when & 4)
-            fprintf(stderr, "turn at %.3f s: off %d idle %d left %d, %.0f us\n",
+            fprintf(stderr, "turn at %.3f s: off %d idle %d left %d, %.0f us; launched %llu %llu, seen %llu %llu, lent %d\n",
                     (double)(begin_ns - state.begin_ns) / 1e9, state.is_off, is_idle, state.has_left,
-                    (double)(now_ns() - begin_ns) / 1e3);
+                    (double)(now_ns() - begin_ns) / 1e3, (unsigned long long)state.launched,
+                    (unsigned long long)state.in_graphs, (unsigned long long)state.seen,
+                    (unsigned long long)state.seen_in_graphs, state.lent);
     }
     pthread_mutex_unlock(&turn_lock);
 }
@@ -652,22 +657,32 @@ static void sleep_s(double time_s) {
     nanosleep(&pause, NULL);
 }
 
+static void say_launched(void) {
+    pthread_mutex_lock(&state.lock);
+    if (state.is_off && !state.has_ended) say_time("at");
+    pthread_mutex_unlock(&state.lock);
+}
+
 /* Sleeps while kernels are not looked at, and says what is launched, as the program may be killed. */
 static void sleep_off(double time_s) {
     for (double left_s = time_s, part_s; left_s > 0 && state.is_off; left_s -= part_s) {
         part_s = left_s < FLUSH_MS / 1e3 ? left_s : FLUSH_MS / 1e3;
         sleep_s(part_s);
-        pthread_mutex_lock(&state.lock);
-        if (state.is_off && !state.has_ended) say_time("at");
-        pthread_mutex_unlock(&state.lock);
+        say_launched();
     }
 }
 
 /* Asks for a turn, and returns whether it was taken. A thread that launches graphs takes it between two of them,
- * when its stream is idle. */
+ * when its stream is idle: graphs that wait to run when kernels are looked at again are seen, but were not launched
+ * to be. While the host waits for them it launches nothing, not even kernels one by one. */
 static int ask_for(int is_off, int by_launch) {
+    uint64_t alone = count_of(&state.launched);
     state.asks_off = is_off;
-    for (int i = 0; by_launch && (i < SLICE_MS || state.waits) && state.asks_off != state.is_off; i++) sleep_s(1e-3);
+    for (int i = 0; by_launch && state.asks_off != state.is_off && !state.has_ended; i++) {
+        if (i >= SLICE_MS && !state.waits && count_of(&state.launched) != alone) break;
+        sleep_s(1e-3);
+        if (i % FLUSH_MS == FLUSH_MS - 1) say_launched();
+    }
     take_turn(0);
     pthread_mutex_lock(&turn_lock);
     int taken = state.is_off == is_off;

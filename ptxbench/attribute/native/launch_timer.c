@@ -185,7 +185,8 @@ static int is_timing(void) {
         /* A program that brings its own CUPTI, as PyTorch does, has a better clock. */
         const char *forced = getenv("PTXBENCH_TIMER_EVENTS");
         if (ready && !(forced && *forced) && open_cupti()) InitializeInjection();
-        if (!state.is_on) find_driver();
+        if (state.is_on) return 0;
+        find_driver();
         if (ready && driver.ready) {
             say("events\n");
             atexit(at_end_of_launches);
@@ -268,12 +269,15 @@ static int wait_for(void *stream) {
     return code == 0;
 }
 
-/* Counts a launch of a graph, but none into a graph that is being captured. A turn that was asked for is taken
- * before it, while no graph runs in the stream. */
-static void count_graph(const void *graph, void *stream) {
+/* Returns whether what is launched in a stream goes into a graph that is being captured, or nowhere. */
+static int goes_into_graph(void *stream) {
     int capturing = 0;
     if (!driver.is_capturing) find_driver();
-    if (driver.is_capturing && (driver.is_capturing(stream, &capturing) || capturing)) return;
+    return driver.is_capturing && (driver.is_capturing(stream, &capturing) || capturing);
+}
+
+/* Counts a launch of a graph. A turn that was asked for is taken before it, while no graph runs in the stream. */
+static void count_graph(const void *graph, void *stream) {
     if (state.asks_off != state.is_off && !state.making && stands_between()) {
         __atomic_fetch_add(&state.waits, 1, __ATOMIC_RELAXED);
         take_turn(wait_for(stream));
@@ -286,11 +290,12 @@ static void count_graph(const void *graph, void *stream) {
     __atomic_fetch_add(&state.in_graphs, kernels, __ATOMIC_RELAXED);
 }
 
-/* Records the event before a launch; returns 0 where the launch is not timed. */
-static int begin_launch(struct pending *one, void *stream, void *function) {
-    int capturing = 1;
+/* Counts a launch of a kernel, or of a graph, and records the event before it; returns 0 where it is not timed. */
+static int begin_launch(struct pending *one, void *stream, void *function, const void *graph) {
+    if (goes_into_graph(stream)) return 0;
     if (function) __atomic_fetch_add(&state.launched, 1, __ATOMIC_RELAXED);
-    if (!is_timing() || driver.is_capturing(stream, &capturing) || capturing) return 0;
+    else count_graph(graph, stream);
+    if (!is_timing()) return 0;
     one->name = function ? name_of(function) : UINT32_MAX;
     one->in_graph = !function;
     one->stream = stream;
@@ -331,7 +336,7 @@ static void *stream_of(void *stream, int per_thread) { return stream || !per_thr
         if (!real.launch[kind]) *(void **)&real.launch[kind] = real_dlsym(RTLD_NEXT, #entry);                \
         if (!real.launch[kind]) return 500; /* CUDA_ERROR_NOT_FOUND */                                      \
         struct pending one = {0};                                                                           \
-        int timed = begin_launch(&one, stream_of(stream, kind), function);                                  \
+        int timed = begin_launch(&one, stream_of(stream, kind), function, NULL);                            \
         int code = real.launch[kind](function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);  \
         return timed ? end_launch(&one, code) : code;                                                       \
     }
@@ -350,7 +355,7 @@ _Static_assert(offsetof(struct launch_config, stream) == 32, "hStream");
         if (!real.launch_ex[kind]) return 500;                                                              \
         struct pending one = {0};                                                                           \
         void *stream = config ? ((const struct launch_config *)config)->stream : NULL;                      \
-        int timed = begin_launch(&one, stream_of(stream, kind), function);                                  \
+        int timed = begin_launch(&one, stream_of(stream, kind), function, NULL);                            \
         int code = real.launch_ex[kind](config, function, parameters, extra);                               \
         return timed ? end_launch(&one, code) : code;                                                       \
     }
@@ -362,8 +367,7 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
         if (!real.graph[kind]) *(void **)&real.graph[kind] = real_dlsym(RTLD_NEXT, #entry);                  \
         if (!real.graph[kind]) return 500;                                                                  \
         struct pending one = {0};                                                                           \
-        count_graph(graph, stream_of(stream, kind));                                                        \
-        int timed = begin_launch(&one, stream_of(stream, kind), NULL);                                      \
+        int timed = begin_launch(&one, stream_of(stream, kind), NULL, graph);                               \
         int code = real.graph[kind](graph, stream);                                                         \
         if (timed) {                                                                                        \
             pthread_mutex_lock(&state.lock);                                                                \
