@@ -136,6 +136,9 @@ def test_a_wrong_result_is_never_ranked():
         ({"rep": 0}, "rep must be"),
         ({"gpu": 3}, "gpu must be an open real GPU"),
         ({"names": ("a",)}, "names must name 2 functions"),
+        ({"names": "ab"}, "names must be a list of texts, not 'ab'"),
+        ({"inputs": 3}, "inputs must be a function, not 3"),
+        ({"grad_to_none": 5}, "grad_to_none must be a list of tensors, not 5"),
     ],
 )
 def test_bad_input_is_one_line(given, message):
@@ -144,6 +147,8 @@ def test_bad_input_is_one_line(given, message):
 
 
 def test_what_cannot_be_called_or_compared_is_said():
+    with pytest.raises(ArgumentError, match=r"quantiles must be a list of numbers, not 0\.5"):
+        ptxbench.bench(lambda: None, quantiles=0.5, gpu=ReplayingGpu())
     with pytest.raises(InputError, match="must be callable"):
         ptxbench.bench(3, gpu=ReplayingGpu())
     with pytest.raises(InputError, match="at least two"):
