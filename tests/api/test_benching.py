@@ -14,6 +14,8 @@ import ptxbench
 from ptxbench.api.comparing_commands import compare_commands
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.status import Status
+from ptxbench.experiment.calls.result import scaled
+from ptxbench.experiment.calls.window import mean_of
 
 FLUSH_S, FLUSH_W = 2e-3, 150.0
 # Of a call of 5 ms that adds 300 W to the static power of 125.6 W.
@@ -63,6 +65,7 @@ def test_it_is_printed_with_its_intervals(benched):
     text = str(benched[1])
     assert text.startswith(f"call: {benched[1].energy_j:.4g} J (")
     assert "1980 MHz" in text
+    assert scaled(mean_of([1.0, 3.0]), "W") == "2 W (0 to 14.71)"
     document = benched[1].document()
     assert document["energy_j"] == benched[1].energy_j
     assert len(document["windows"]) == len(benched[1].windows)
