@@ -228,7 +228,7 @@ def test_a_target_like_another_has_its_rows_and_differs_where_the_catalogue_says
 
 @pytest.mark.parametrize("target", [one for one in TARGETS if not one.like], ids=lambda target: target.name)
 def test_no_target_refuses_a_row_that_the_catalogue_does_not_give_up(target):
-    """A fourth of the starters and a slice of Table I, of each target others; PTXBENCH_TEST_ALL=1 takes all."""
+    """A fourth of the starters and a slice of Table I, others for each target; PTXBENCH_TEST_ALL=1: all."""
     published = [row for row in load_catalogue() if row.paper and row not in STARTER_ROWS]
     step = 1 if os.environ.get("PTXBENCH_TEST_ALL") else 5 * len(TARGETS)
     number = TARGETS.index(target)
