@@ -17,7 +17,7 @@ from ptxbench.devices.select import named_gpus, names_several
 from ptxbench.devices.simulated import SimulatedGpu, find_board
 from ptxbench.storage.run_folder import RunFolder
 
-NAMES = ("fma.rn.f32", "mul.f32")
+NAMES = ("fma.rn.f32", "add.f32", "mul.f32")
 QUICK = (
     "--protocol=dynamic",
     "--opt-level=O3",
