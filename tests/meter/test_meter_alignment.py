@@ -46,7 +46,7 @@ def test_long_session_gives_the_drift_within_5_ppm():
     assert alignment.offset_ms.value == pytest.approx(-41_500.0, abs=0.1)
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(shift_ns=st.integers(-(10**17), 10**17))
 def test_a_shift_of_the_meters_clock_shifts_the_offset_and_nothing_else(shift_ns):
     base, epoch = found(), SESSION.epoch_ns
@@ -218,7 +218,7 @@ def test_two_bursts_give_the_offset_at_any_time_between_and_the_drift():
     plain = burst_capture(marks, 0.0)
     # The meter's clock runs fast by so much from host time 0 on, and is 3 s ahead there.
     capture = replace(plain, time_ns=np.round(plain.time_ns * (1 + ppm * 1e-6)).astype(np.int64) + 3 * 10**9)
-    for at_s in (100, 300):
+    for at_s in (51, 300):
         found = align_by_bursts(capture, marks, at_s * 10**9)
         assert found.reference_ns == at_s * 10**9
         assert found.offset_ms.value == pytest.approx(3000.0 + 1e-3 * ppm * at_s, abs=0.3)
