@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ptxbench.core.bounds import one_of, within
+from ptxbench.core.errors import ArgumentError
 
 if TYPE_CHECKING:
     from ptxbench.api.tuning_functions import TunedFunction
@@ -125,5 +126,7 @@ def _values(config: Any) -> dict[str, Any]:
     """Return the values of a configuration, those of its launch with them."""
     if isinstance(config, Mapping):
         return dict(config)
+    if not isinstance(getattr(config, "kwargs", None), Mapping):
+        raise ArgumentError("configs", f"must be triton.Config objects or dicts, not {config!r}")
     launch = {name: value for name in _LAUNCH if (value := getattr(config, name, None)) is not None}
     return {**config.kwargs, **launch}

@@ -452,7 +452,7 @@ def _terms(judged: Sequence[Judged]) -> str:
         "measured over estimated dynamic energy",
     )
     more = ("judged, inside", "half-width, median")
-    last = ("share an opcode keeps", "gamma", "left out, mean error")
+    last = ("share an opcode keeps", "gamma ± standard error", "left out, mean error")
     return table((*head, *more, *last), rows, left=3)
 
 

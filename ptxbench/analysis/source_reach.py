@@ -55,12 +55,12 @@ def source_reach(probe: SensorCharacterization) -> SourceReach:
             np.array([0.0]), np.array([duration_s]), np.array([load_w]), idle_w, _AROUND_S, _AROUND_S
         )
         noise = _noise_share(probe, load_w, duration_s)
-        for method, found in predict(probe.sensor, load, _POLL_S).items():
+        for method, found in predict(probe.sensor, load, _POLL_S, _LEFT_OUT).items():
             edges = _EDGES_S / duration_s if method in _BY_EDGES else 0.0
             errors.setdefault(method, []).append(_error(duration_s, found, math.hypot(noise, edges)))
     return SourceReach(
         probe.sensor.source,
-        tuple(_reach(method, of_method) for method, of_method in errors.items() if method not in _LEFT_OUT),
+        tuple(_reach(method, of_method) for method, of_method in errors.items()),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from ptxbench.api.call_options import LEAST_S, MOST_S, Budget, CallSeed, MaxDifference
 from ptxbench.api.gpu import Gpu
-from ptxbench.core.bounds import within
+from ptxbench.core.bounds import listed, require_callable, within
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.option import Opt, checked, takes
 from ptxbench.core.shared_options import L2, WARM
@@ -80,7 +80,9 @@ def bench(options: BenchOptions) -> Bench:
         GpuError: There is no GPU that can be read, or a launch failed.
         InputError: The function cannot be called.
     """
-    shares = tuple(within("quantiles", one, 0, 1) for one in options.quantiles)
+    shares = tuple(
+        within("quantiles", one, 0, 1) for one in listed("quantiles", options.quantiles, "numbers")
+    )
     with _measured([options.function], options) as (gpu, rounds):
         (windows,) = rounds.windows
         return _bench_of(_name(options.function), gpu, windows, rounds, options.l2, shares)
@@ -129,12 +131,14 @@ def compare(  # noqa: D417  (`checked` adds the others)
     if not others:
         raise InputError("compare needs at least two functions")
     functions = [first, *others]
+    names = listed("names", names, "texts")
     if names and len(names) != len(functions):
         raise ArgumentError("names", f"must name {len(functions)} functions, not {len(names)}")
-    called = list(names) or [_name(one) for one in functions]
+    called = names or [_name(one) for one in functions]
     options = BenchOptions(
         first, budget=budget, inputs=inputs, l2=l2, grad_to_none=grad_to_none, rep=rep, seed=seed, gpu=gpu
     )
+    require_callable("inputs", inputs)
     wrong = [""] * len(functions)
     if check is not False:
         for one in functions:
@@ -194,6 +198,7 @@ def _measured(functions: Sequence[Function], options: BenchOptions) -> Iterator[
     """Call functions, each with inputs of its own, on the GPU that they run on."""
     for function in functions:
         _require_callable(function)
+    require_callable("inputs", options.inputs)
     calls = [_call_of(function, options) for function in functions]
     with ExitStack() as stack:
         # The first call makes the CUDA context, by which the GPU is found.
@@ -233,7 +238,8 @@ def _require_callable(function: Any) -> None:
 
 def _call_of(function: Function, options: BenchOptions) -> Call:
     given = fresh_inputs(options.inputs, options.seed)
-    tensors: Iterable[Any] = options.grad_to_none or ()
+    given_tensors = () if options.grad_to_none is None else options.grad_to_none
+    tensors = listed("grad_to_none", given_tensors, "tensors")
     if not tensors:
         return lambda: function(*given)
 

@@ -286,9 +286,11 @@ def _check_together(options: EstimateOptions) -> None:
         within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
     for place, share in (options.probability or {}).items():
         within(f"probability at {place}", share, 0, 1)
-    told = [name for name in OF_CODE if (value := getattr(options, name)) or value == 0]
+    told = [n for n in (*OF_CODE, "grid", "block") if (value := getattr(options, n)) or value == 0]
     if options.ncu is not None and told:
-        raise ArgumentError("ncu", f"has executed counts: {told[0]!r} does not go with it")
+        raise ArgumentError("ncu", f"has executed counts: leave out `{told[0]}`, which is said of code")
+    if options.steady and options.ncu is None and options.time_s is None:
+        raise ArgumentError("steady", "is said of a measured time: give `time_s`")
     if options.clock_mhz is not None and options.set_clock_mhz is not None:
         raise ArgumentError(
             "clock_mhz", "is the clock that `time_s` is at, `set_clock_mhz` the one to predict at; not both"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +14,10 @@ from typing import Annotated, Any
 
 from ptxbench.api.benching import opened_gpu, rounds_of
 from ptxbench.api.call_options import CallSeed, MaxDifference
-from ptxbench.core.bounds import whole_within
+from ptxbench.core.bounds import listed, require_callable, whole_within
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.option import Opt, checked
+from ptxbench.core.printable import printable
 from ptxbench.core.shared_options import L2, WARM
 from ptxbench.devices.calling import Call, CallingGpu
 from ptxbench.experiment.calls.result import Bench
@@ -31,8 +32,9 @@ from ptxbench.tune.tuning import AT_RANDOM, Tuning, require_sense, tune
 from ptxbench.tune.variant_runner import TrialOptions
 
 _OBJECTIVES = ("energy", "time", "edp")
-# Trials of a search; chosen.
-_MOST = 10_000
+# Trials of a search, at most and as a rule; chosen.
+_MOST, _TRIALS = 10_000, 50
+_WHOLE = "whole numbers"
 _NOT_TRIED = "not tried"
 
 
@@ -62,7 +64,7 @@ class Configured:
     @property
     def name(self) -> str:
         """Its values in short."""
-        return ", ".join(f"{name}={value}" for name, value in self.values.items())
+        return printable(", ".join(f"{name}={value}" for name, value in self.values.items()))
 
     def __str__(self) -> str:
         if self.reason:
@@ -130,7 +132,7 @@ def tune_function(  # noqa: D417  (`checked` adds the others)
     measure_first: Annotated[int, Opt(1, 100, help="How many of the best are called in rounds.")] = 5,
     max_difference: MaxDifference = None,
     strategy: str | None = None,
-    trials: Annotated[int, Opt(1, _MOST, help="How many are tried by a strategy.")] = 50,
+    trials: Annotated[int, Opt(1, _MOST, help="How many are tried by a strategy.")] = _TRIALS,
     out: str | Path | None = None,
     resume: bool = False,
     l2: L2 = WARM,
@@ -173,12 +175,18 @@ def tune_function(  # noqa: D417  (`checked` adds the others)
     """
     if resume and out is None:
         raise ArgumentError("resume", "needs `out`, the folder of the search to continue")
+    if not callable(function):
+        raise ArgumentError("function", f"must be one, not {function!r}")
+    require_callable("check", check)
+    require_callable("reset", reset)
     values = _combinations(axes)
     axes_set = SettingAxes(
         sm_clocks=_to_set("clocks", clocks), power_limits=_to_set("power_limits", power_limits)
     )
     tunable = CalledFunction(function, values, check, reset, max_difference)
     by_power = strategy is not None or out is not None or axes_set.given
+    if trials != _TRIALS and not by_power:
+        raise ArgumentError("trials", "are those of a `strategy`, such as random: without one all are tried")
     tuning = Tuning(
         problem=tunable,
         goal=Goal(Objective(minimize if by_power else Objective.TIME)),
@@ -228,8 +236,9 @@ def _to_set(name: str, given: Sequence[int] | None) -> Values | None:
     """
     if given is None:
         return None
-    if not isinstance(given, Iterable) or not (numbers := list(given)):
-        raise ArgumentError(name, f"must be a list of whole numbers, not {given!r}")
+    numbers = listed(name, given, _WHOLE)
+    if not numbers:
+        raise ArgumentError(name, f"must be a list of {_WHOLE}, not an empty one")
     return Values(named=tuple(whole_within(name, one, 1, _MOST) for one in numbers))
 
 
@@ -250,13 +259,16 @@ def _searched(values: Mapping[str, Any], trial: Trial) -> Configured:
 
 def _combinations(axes: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     if isinstance(axes, Mapping):
-        count = math.prod(len(values) for values in axes.values())
+        by_name = {name: listed(f"axis {name}", values, "values") for name, values in axes.items()}
+        count = math.prod(map(len, by_name.values()))
         if count > _MOST:
             raise InputError(f"the axes have {count} combinations, over {_MOST}; give fewer values")
-        found = [dict(zip(axes, one, strict=True)) for one in itertools.product(*axes.values())]
+        found = [dict(zip(by_name, one, strict=True)) for one in itertools.product(*by_name.values())]
     else:
-        found = [dict(one) for one in axes]
-    if not found:
+        found = listed("axes", axes, "combinations, or a dict of lists")
+        if wrong := [one for one in found if not isinstance(one, Mapping)]:
+            raise ArgumentError("axes", f"must be dicts of values by name, not {wrong[0]!r}")
+    if not any(found):
         raise InputError("there is no combination to try; give each axis a value")
     return found
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import click
 
 from ptxbench.cli.completion import complete
-from ptxbench.cli.parameters import BY_METAVAR, PAIRS, Duration, Number, Whole, one_of_each
+from ptxbench.cli.parameters import BY_METAVAR, PAIRS, Duration, NamedPath, Number, Whole, one_of_each
 from ptxbench.core.errors import ArgumentError, PtxbenchError
 from ptxbench.core.option import Arg, Named, Opt, check, named_options
 from ptxbench.core.shared_options import TIME
@@ -207,7 +207,7 @@ def _type(one: Named) -> Any:
         if one.type is float:
             of_number = Duration if said.metavar == TIME else Number
             return of_number(said.low, said.high, above=said.above)
-    return click.Path(path_type=Path) if issubclass(one.type, Path) else one.type
+    return NamedPath() if issubclass(one.type, Path) else one.type
 
 
 def _former(one: Named) -> list[click.Option]:

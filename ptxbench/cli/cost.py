@@ -78,6 +78,9 @@ def command(options: _Options) -> None:
     conditions = (options.category, options.ptx_type, options.opcode)
     target = find_target(options.target) if options.target else None
     if options.is_list:
+        given = {"--table": options.tables, "--why": options.is_why, "--all-rows": options.all_rows}
+        if unfit := [name for name, value in given.items() if value]:
+            raise click.UsageError(f"--list names what can be measured, whatever was: leave out {unfit[0]}.")
         selection = find(patterns)
         rows = matching_instructions(selection, *conditions, target)
         say_found(selection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -65,6 +66,19 @@ class Whole(click.IntRange):
             return int(super().convert(int(str(value)), param, ctx))
         except ValueError:
             return self.fail(f"{value!r} is not a whole number.", param, ctx)
+
+
+class NamedPath(click.Path):
+    """A path; an empty text, which would be the folder that one is in, is none."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: str | os.PathLike[str], param: _Parameter, ctx: _Context) -> Any:
+        """Return the path."""
+        return (
+            super().convert(value, param, ctx) if str(value) else self.fail("the name is empty.", param, ctx)
+        )
 
 
 class Fraction(Number):

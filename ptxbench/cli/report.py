@@ -80,7 +80,7 @@ def command(options: _Options) -> None:
     if options.opcodes or options.boards or options.store:
         _print_instead(options)
         return
-    from ptxbench.report.formats import format_by_ending, render_report
+    from ptxbench.report.formats import format_by_ending, other_format, render_report
 
     if options.as_json and options.form not in (None, "json"):
         raise click.UsageError(f"--json and --format {options.form} exclude each other.")
@@ -89,6 +89,8 @@ def command(options: _Options) -> None:
     if options.out is not None:
         require_file(options.out)
     name = "json" if options.as_json else options.form or format_by_ending(options.out)
+    if options.out is not None and (other := other_format(options.out, name)):
+        raise click.UsageError(f"--out {options.out} ends as {other} does, and {name} is asked for.")
     if _report_no_table(options, name):
         return
     # Rows have no cycles: to look for some as often as Python does takes a tenth of a page's time.

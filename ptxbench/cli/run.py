@@ -259,6 +259,11 @@ def _check_usage(options: _Options) -> None:
         )
     if kept is not None and options.idle is not None:
         raise click.UsageError("--idle measures before a command; a kept run has what was measured then.")
+    following = (options.no_kernels, options.timer, options.max_launch_rate)
+    if kept is not None and following != (_Options.no_kernels, _Options.timer, _Options.max_launch_rate):
+        raise click.UsageError(
+            "--no-kernels, --timer and --max-launch-rate say how a command is followed; --from runs none."
+        )
     if kept is None and spec is not None and "simulated" in spec:
         raise click.UsageError(
             "A simulated GPU runs no program; with --from RUN it replays the kernels of a kept run."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Real
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ptxbench.core.errors import ArgumentError, InputError
 
@@ -54,6 +54,32 @@ def whole_within(name: str, value: int, low: int, high: int) -> int:
     if within(name, value, low, high) != int(value):
         raise ArgumentError(name, f"must be a whole number, not {value!r}")
     return int(value)
+
+
+def listed(name: str, given: Any, of: str) -> list[Any]:
+    """Return the items of a list, a tuple or the like; a text is none.
+
+    Args:
+        name: Name of the argument, for the message.
+        given: What was given.
+        of: What it holds, for the message.
+
+    Raises:
+        ArgumentError: It is no list.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ArgumentError(name, f"must be a list of {of}, not {given!r}")
+    return list(given)
+
+
+def require_callable(name: str, given: object) -> None:
+    """Refuse what cannot be called; None is left out.
+
+    Raises:
+        ArgumentError: It cannot be called.
+    """
+    if given is not None and not callable(given):
+        raise ArgumentError(name, f"must be a function, not {given!r}")
 
 
 def one_of(name: str, value: str, choices: Iterable[Choice]) -> Choice:

@@ -22,7 +22,7 @@ is against what the same sensor reads of a long run of the same load.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,16 +124,19 @@ def methods_for(source: SourceName) -> dict[str, Method]:
     }
 
 
-def predict(sensor: SensorDescription, load: LoadShape, poll_s: float) -> dict[str, Prediction]:
+def predict(
+    sensor: SensorDescription, load: LoadShape, poll_s: float, left_out: Collection[str] = ()
+) -> dict[str, Prediction]:
     """Return the prediction for every method on one source.
 
     Args:
         sensor: What the source is like.
         load: The load, with its powers as this source gives them.
         poll_s: Time between two calls.
+        left_out: Methods that are not wanted.
     """
     window = KernelWindow(_ORIGIN_NS, _ORIGIN_NS + round(load.length_s * NS_PER_S), load.length_s)
-    methods = methods_for(sensor.source)
+    methods = {name: of for name, of in methods_for(sensor.source).items() if name not in left_out}
     ratios: dict[str, list[float]] = {name: [] for name in methods}
     for phase in (np.arange(_PHASES) + 0.5) / _PHASES:
         series = readings(sensor, load, poll_s, float(phase))

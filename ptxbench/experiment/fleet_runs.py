@@ -48,7 +48,7 @@ def compare_runs(folder: Path) -> FleetFile:
     """
     found = _run_folders(folder)
     if not found:
-        raise InputError(f"{folder} holds no run")
+        raise InputError(f"{folder} holds no run: name the folder that holds the runs of several boards")
     return fleet_spread([_read(path) for path in found])
 
 

@@ -1,12 +1,13 @@
 """What an operation costs by a table of operations: its rows, or what its neighbours tell.
 
 Rows of several boards of a GPU are one: their mean, and the 95% interval of what a further board takes. It
-has the own intervals of the rows, what a further board differs by (`BOARD_HALF`), and the same over the
-root of n for the mean of n boards, in quadrature. It holds the intervals of the boards themselves.
-Between rows of one kind and type the logarithm of the energy is taken to be linear in the logarithms of its
-flops and bytes, near the operation: weighted least squares on the nearest rows, by the distance of the shapes
-in powers of two. The interval is that of a prediction (t distribution), with the scatter of the rows about
-the fit, each left out in turn, and the widest of a row's own in quadrature.
+has the own intervals of the rows, what a further board differs by (`BOARD_HALF`), and the same over the root
+of n for the mean of n boards, in quadrature. It holds the intervals of the boards themselves. Between rows of
+one kind and type the logarithm of the energy is taken to be linear in the logarithms of its flops and bytes
+(and some more bytes, for the shortest kernels), near the operation: weighted least squares on the nearest
+rows, by the distance of the shapes in powers of two. The interval is that of a prediction (t distribution),
+with the scatter of the rows about the fit, each left out in turn, and the widest of a row's own in
+quadrature.
 
 What another GPU has a row of is also known by what the two differ by: the weighted mean of the logarithm of
 the ratio of their energies, of the nearest operations of this kind that both have, of any type. The interval
@@ -32,8 +33,10 @@ from ptxbench.storage.operations_file import OperationRow
 
 BOARD_HALF = board_halves()
 # Rows that a cost is worked out from, and that an operation needs; chosen.
-_NEIGHBOURS = 12
+_NEIGHBOURS = 8
 _LEAST_ROWS = 5
+# What memory moves in the time that the shortest kernel takes: below it energy hardly falls.
+_SHORTEST_BYTES = 4e6
 # Distance, in powers of two, within which a neighbour counts about fully.
 _NEAR = 1.0
 # So far beyond the rows, in powers of two, the next row is still near.
@@ -268,7 +271,7 @@ def _predict(beside: Float64s, value: Float64s, weight: Float64s) -> tuple[float
 
 
 def _terms(operation: Operation) -> list[float]:
-    return [math.log(max(operation.flops, 1.0)), math.log(operation.bytes_moved)]
+    return [math.log(max(operation.flops, 1.0)), math.log(operation.bytes_moved + _SHORTEST_BYTES)]
 
 
 def _unknown(operation: Operation, device: str, why: str) -> OperationCost:

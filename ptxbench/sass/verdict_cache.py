@@ -6,51 +6,22 @@ import hashlib
 import inspect
 import json
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 from ptxbench.catalogue import model, types
 from ptxbench.catalogue.model import Instruction
 from ptxbench.catalogue.own_files import OWN_FILES, OwnFile
-from ptxbench.codegen import operands, registers, render, values
 from ptxbench.codegen.render import template_texts
 from ptxbench.core.cache import Cache
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.target import Target
 from ptxbench.core.toolchain import assembler_name, tool_version
-from ptxbench.sass import (
-    copy_check,
-    idle_lanes,
-    listing,
-    loop,
-    loop_check,
-    loop_counter,
-    loop_path,
-    operand,
-    operation,
-    program,
-    shape,
-    written,
-)
 from ptxbench.sass.loop_check import LoopCheck, Verdict
 
-# The code that a verdict follows from: what makes a row's text, and what judges its SASS.
-_CODE = (
-    *(model, types, render, registers, operands, values),
-    *(
-        loop_check,
-        loop_counter,
-        loop_path,
-        copy_check,
-        idle_lanes,
-        operation,
-        shape,
-        operand,
-        listing,
-        loop,
-        program,
-        written,
-    ),
-)
+# What makes a row's text, and what judges its SASS: a verdict follows from this code.
+_PACKAGES = ("ptxbench.codegen", "ptxbench.sass")
+_MODULES = (model, types)
 
 
 def verdict_key(instruction: Instruction, target: Target, opt_level: OptLevel, form: Form) -> str:
@@ -87,7 +58,7 @@ class VerdictCache:
         self._cache = Cache("verdicts", root)
 
     def get(self, key: str) -> LoopCheck | None:
-        """Return the checked kept under `key`, or None."""
+        """Return the check kept under `key`, or None."""
         held = self._cache.get(_name(key))
         try:
             entry = json.loads(held) if held is not None else {}
@@ -101,7 +72,7 @@ class VerdictCache:
             return None
 
     def put(self, key: str, checked: LoopCheck) -> None:
-        """Keep a checked."""
+        """Keep a check."""
         entry = {
             "verdict": checked.verdict,
             "sass": checked.sass,
@@ -123,7 +94,9 @@ def _family_digest(family: str, own: tuple[OwnFile, ...]) -> str:
 
 @cache
 def _code_digest() -> str:
-    digest = hashlib.sha256()
-    for module in _CODE:
-        digest.update(inspect.getsource(module).encode())
+    digest = hashlib.sha256("\0".join(map(inspect.getsource, _MODULES)).encode())
+    for package in _PACKAGES:
+        code = (file for file in files(package).iterdir() if file.name.endswith(".py"))
+        for file in sorted(code, key=lambda one: one.name):
+            digest.update(file.read_bytes())
     return digest.hexdigest()

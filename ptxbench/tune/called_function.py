@@ -57,7 +57,7 @@ class CalledFunction:
         texts = [{axis: " ".join(str(one.get(axis, _MISSING)).split()) for axis in axes} for one in values]
         self._values = {Configuration.of(text).name: one for text, one in zip(texts, values, strict=True)}
         if len(self._values) < len(values):
-            raise InputError("two combinations of values are written alike; give their objects names")
+            raise InputError("two combinations of values are written alike; give each once, objects by names")
         self.variants = tuple(map(Configuration.of, texts))
         self._function, self._check, self._reset = function, check, reset
         self._max_difference = max_difference
@@ -116,12 +116,20 @@ class CalledFunction:
             if self._check is None:
                 call()
                 return Correct.UNCHECKED, ""
-            said = first_difference(self._check, call, None, self._max_difference)
+            said = first_difference(self._right, call, None, self._max_difference)
         except PtxbenchError:
             raise
         except Exception as error:
             raise LaunchError(f"failed: {type(error).__name__}: {error}".splitlines()[0]) from error
         return (Correct.NO, said) if said else (Correct.YES, "")
+
+    def _right(self) -> Any:
+        assert self._check is not None  # noqa: S101
+        try:
+            return self._check()
+        except Exception as error:
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise InputError(f"`check` failed, so that nothing can be compared: {what}") from error
 
     def launch(self, kernel: Any) -> Any:
         """Return the call."""

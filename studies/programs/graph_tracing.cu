@@ -5,8 +5,8 @@
  * Each word is a process of its own, a letter a step: k and K switch records of kernels on and off, g and G
  * those of whole graphs, e and E events around each graph; i makes a graph of 900 kernels, and I does with records
  * of kernels off while it is instantiated, as `ptxbench run` does; z leaves CUPTI by cuptiFinalize, and Z does at
- * the end of a call of the driver, as NVIDIA recommends: what is switched on behind it attaches CUPTI anew; r
- * launches the graph 200 times, waits for each, launches one kernel behind it, and prints what that took (median
+ * the end of a call of the driver, as NVIDIA recommends: what is switched on behind it attaches CUPTI anew; j goes
+ * to another graph, and back; r launches the graph 200 times, waits for each, launches one kernel behind it, and prints what that took (median
  * and most) and what CUPTI said of it; x does without waiting, and switches records of kernels each 20 launches,
  * amid those that run. First of all, each on its own: c gives CUPTI the host's clock, p has it flush each 0.2 s,
  * s gives it buffers of 4 kB, f flushes from another thread, l launches kernels in clusters that may begin before
@@ -144,7 +144,7 @@ extern "C" void trace_say() {
   fflush(stdout);
 }
 static int run(const char *steps) {
-  float *x; cudaStream_t stream; cudaGraphExec_t exec = nullptr; cudaEvent_t begin, end;
+  float *x; cudaStream_t stream; cudaGraphExec_t exec = nullptr, other = nullptr; cudaEvent_t begin, end;
   bool has_events = false, has_clusters = false, in_default = false, copies = false;
   /* CUPTI is there before CUDA is, as an injected library has it. */
   const char *at = steps;
@@ -169,6 +169,7 @@ static int run(const char *steps) {
         printf("%.*s: %8.2f us to switch\n", int(at - steps + 1), steps, now_us() - from);
         break;
       }
+      case 'j': std::swap(exec, other); break;
       case 'e': case 'E': has_events = *at == 'e'; break;
       case 'i': case 'I': {
         cudaGraph_t graph;

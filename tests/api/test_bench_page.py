@@ -189,6 +189,8 @@ ON_A_GPU = {
 
 
 @pytest.mark.gpu
+# Libraries warn of what is theirs.
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("begin", ON_A_GPU, ids=["softmax", "matmul", "PyTorch", "CuPy", "CUDA"])
 def test_an_example_of_tuning_runs_on_a_gpu(tmp_path, monkeypatch, capsys, begin) -> None:
     needed = ON_A_GPU[begin]

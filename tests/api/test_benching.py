@@ -14,6 +14,8 @@ import ptxbench
 from ptxbench.api.comparing_commands import compare_commands
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.status import Status
+from ptxbench.experiment.calls.result import scaled
+from ptxbench.experiment.calls.window import mean_of
 
 FLUSH_S, FLUSH_W = 2e-3, 150.0
 # Of a call of 5 ms that adds 300 W to the static power of 125.6 W.
@@ -63,6 +65,7 @@ def test_it_is_printed_with_its_intervals(benched):
     text = str(benched[1])
     assert text.startswith(f"call: {benched[1].energy_j:.4g} J (")
     assert "1980 MHz" in text
+    assert scaled(mean_of([1.0, 3.0]), "W") == "2 W (0 to 14.71)"
     document = benched[1].document()
     assert document["energy_j"] == benched[1].energy_j
     assert len(document["windows"]) == len(benched[1].windows)
@@ -133,6 +136,9 @@ def test_a_wrong_result_is_never_ranked():
         ({"rep": 0}, "rep must be"),
         ({"gpu": 3}, "gpu must be an open real GPU"),
         ({"names": ("a",)}, "names must name 2 functions"),
+        ({"names": "ab"}, "names must be a list of texts, not 'ab'"),
+        ({"inputs": 3}, "inputs must be a function, not 3"),
+        ({"grad_to_none": 5}, "grad_to_none must be a list of tensors, not 5"),
     ],
 )
 def test_bad_input_is_one_line(given, message):
@@ -141,6 +147,8 @@ def test_bad_input_is_one_line(given, message):
 
 
 def test_what_cannot_be_called_or_compared_is_said():
+    with pytest.raises(ArgumentError, match=r"quantiles must be a list of numbers, not 0\.5"):
+        ptxbench.bench(lambda: None, quantiles=0.5, gpu=ReplayingGpu())
     with pytest.raises(InputError, match="must be callable"):
         ptxbench.bench(3, gpu=ReplayingGpu())
     with pytest.raises(InputError, match="at least two"):

@@ -100,9 +100,12 @@ def test_a_probability_that_is_none_is_refused_by_name(table, words, named):
 
 
 def test_counts_of_ncu_leave_nothing_for_trips_and_probabilities_to_say(table, tmp_path):
-    for words in ({"trips": {0: 5}}, {"probability": {"all": 0.5}}):
-        with pytest.raises(InputError, match="has executed counts"):
+    for words in ({"trips": {0: 5}}, {"probability": {"all": 0.5}}, {"grid": 5}):
+        (name,) = words
+        with pytest.raises(InputError, match=f"has executed counts: leave out `{name}`"):
             ptxbench.estimate_kernel("k", ncu=tmp_path / "counts.csv", table=table, **words)
+    with pytest.raises(InputError, match="steady is said of a measured time: give `time_s`"):
+        ptxbench.estimate_kernel(PTX, table=table, **LAUNCH, steady=True)
 
 
 def test_a_launch_by_dimensions_is_that_of_their_product(table):

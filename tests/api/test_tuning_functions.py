@@ -15,6 +15,7 @@ from fakes.simulated_step import ReplayingGpu
 import ptxbench
 import ptxbench.triton
 from ptxbench.api import tuning_functions
+from ptxbench.api.tuning_functions import Configured
 from ptxbench.core import toolchain
 from ptxbench.core.errors import ArgumentError, InputError, ToolError
 
@@ -60,8 +61,24 @@ def test_what_there_is_nothing_to_try_of_is_said():
         ptxbench.tune_function(print, {"a": []}, gpu=ReplayingGpu())
     with pytest.raises(InputError, match="over 10000"):
         ptxbench.tune_function(print, {"a": range(101), "b": range(101)}, gpu=ReplayingGpu())
-    with pytest.raises(ArgumentError, match="minimize must be one of"):
-        ptxbench.tune_function(print, {"a": [1]}, minimize="joules", gpu=ReplayingGpu())
+    for wrong, why in (
+        ({"minimize": "joules"}, "minimize must be one of"),
+        ({"trials": 3}, "trials are those of a `strategy`"),
+        ({"check": "x"}, "check must be a function, not 'x'"),
+        ({"check": lambda: 1 / 0}, "`check` failed, so that nothing can be compared: ZeroDivisionError"),
+        ({"axes": {}}, "no combination to try"),
+        ({"axes": {"a": 5}}, "axis a must be a list of values, not 5"),
+        ({"axes": "ab"}, "axes must be a list of combinations, or a dict of lists, not 'ab'"),
+        ({"axes": [1]}, "axes must be dicts of values by name, not 1"),
+        ({"axes": {"a": [1, 1]}}, "written alike; give each once"),
+        ({"function": None}, "function must be one, not None"),
+    ):
+        given = {"function": lambda a: a, "axes": {"a": [1]}, "gpu": ReplayingGpu(), **wrong}
+        with pytest.raises(InputError, match=why):
+            ptxbench.tune_function(**given)
+    with pytest.raises(ArgumentError, match=r"configs must be triton\.Config objects or dicts, not 5"):
+        ptxbench.triton.tune(None, [5], (1,), (), gpu=ReplayingGpu())
+    assert Configured({"a": "\x1b[31m"}).name.isprintable()
     for gpu in (ReplayingGpu(), None):
         found = ptxbench.tune_function(lambda a: a / 0, {"a": [1, 2]}, gpu=gpu)
         assert len(found) == 2

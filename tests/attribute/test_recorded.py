@@ -259,6 +259,8 @@ def test_a_folder_that_is_no_run_is_one_line(folder, tmp_path, capfd, name, text
     [
         ["--from", "nowhere"],
         ["--from", "nowhere", "--", "true"],
+        ["--from", str(H100 / "fma"), "--timer", "events"],
+        ["--from", str(H100 / "fma"), "--no-kernels"],
         [],
         ["--trace", __file__, "--", "true"],
         ["--html", __file__, "--", "true"],

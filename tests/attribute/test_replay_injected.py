@@ -158,6 +158,14 @@ def test_what_the_limit_would_slow_down_gets_idle_time(plain, tmp_path):
     assert not any(one.sleeps for one in replay.windows if one.kind != number and one.kind >= 0)
 
 
+def test_of_long_launches_not_the_first_is_made_again(plain, tmp_path):
+    # A launch of 1 us, and 15 of 9 ms, of which the window of 20 ms holds one at a time.
+    replay, kinds = told(play(plain, tmp_path, "first"))
+    window = replay.of(kinds["last", 1].number, GPUS[0])
+    assert window.launches == 1
+    assert (window.end_ns - window.start_ns) / window.times == pytest.approx(9e6, rel=0.01)
+
+
 @pytest.mark.parametrize("more", [{}, {"FAKE_FULL": "1"}])
 def test_of_large_memory_what_changes_is_written_back(sanitized, tmp_path, more):
     replay, kinds = told(play(sanitized, tmp_path, "large", **more))

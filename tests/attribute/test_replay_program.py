@@ -287,6 +287,17 @@ def test_a_replay_amid_the_program_is_no_part_of_it(whole):
     assert "nan" not in program_page(recorded, found).lower()
 
 
+def test_of_a_long_launch_the_time_in_the_program_counts(monkeypatch):
+    recorded, truths, _ = program(seen_factor=1.1)
+    alone = {row.name: row for row in profile(recorded).rows}
+    monkeypatch.setattr("ptxbench.attribute.replay.of_program._LONG_S", 1e-6)
+    for row in profile(recorded).rows:
+        if row.kind:
+            assert row.power_w == pytest.approx(alone[row.name].power_w)
+            assert row.time_s == pytest.approx(1.1 * alone[row.name].time_s, rel=0.01)
+            assert row.energy_j == pytest.approx(1.1 * truths[row.name], rel=0.03)
+
+
 def test_a_kind_that_was_not_launched_again_keeps_what_the_readings_tell():
     recorded, truths, _ = program(refused="shared")
     found = profile(recorded)

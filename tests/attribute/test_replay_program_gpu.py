@@ -36,6 +36,37 @@ else:
 print(c.double().sum().item(), x.double().sum().item())
 raise SystemExit(5)
 """
+# Several graphs: in a row, mixed, one that is made late, one that is launched seldom; and kernels beside.
+SEVERAL = """
+import sys, torch
+torch.manual_seed(0)
+def made(n):
+    a, x = torch.randn(n, n, device="cuda") / n**0.5, torch.randn(n, n, device="cuda")
+    def step():
+        for _ in range(40): x.copy_(torch.tanh(a @ x))
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph, x
+count, side, y = int(sys.argv[1]), torch.cuda.Stream(), torch.ones(4096, device="cuda")
+all = [made(n) for n in (128, 256, 384, 512)]
+torch.cuda.synchronize()
+for i in range(count):
+    if i == count // 2: all.append(made(192))
+    which = 0 if i < count // 4 else 1 if i < count // 2 else (0, 1, 2, -1)[i % 4]
+    all[3 if i % 500 == 499 else which][0].replay()
+    if i % 5 == 0: all[which][1][0, 0].item()
+    if i % 50 == 0:
+        with torch.cuda.stream(side): y.mul_(1.0001)
+torch.cuda.synchronize()
+print(*(x.double().sum().item() for _, x in all), y.double().sum().item())
+raise SystemExit(5)
+"""
 
 
 @pytest.mark.parametrize("how", ["eager", "graph"])
@@ -64,3 +95,16 @@ def test_kernels_of_a_graph_are_looked_at_in_turns_with_their_own_times(tmp_path
     named = {" ".join(row.get("kernels", [row.get("kernel")])): row["calls"] for row in rows}
     # Products, tanh and two in place, four of each in a launch of the graph.
     assert sum(calls == pytest.approx(6000, rel=0.05) for calls in named.values()) >= 2
+
+
+def test_programs_of_several_graphs_stay_as_they_are_in_turns(tmp_path):
+    words = [sys.executable, "-c", SEVERAL, "12000"]
+    alone = subprocess.run(words, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "ptxbench", "run", "--out", str(tmp_path / "run"), "--", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (alone.returncode, alone.stdout) == (5, alone.stdout)
+    report = json.loads((tmp_path / "run" / "energy.json").read_text())
+    rows = [one for row in report["kernels"] for one in (row["members"] or [row])]
+    # 40 of each kind in a launch of a graph.
+    calls = [row["calls"] for row in rows if "tanh" in str(row.get("kernel", row.get("kernels")))]
+    assert sum(calls) == pytest.approx(12_000 * 40, rel=0.05)

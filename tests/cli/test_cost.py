@@ -228,6 +228,8 @@ def test_bad_usage_is_exit_2_and_names_the_cure(capsys, tmp_path):
     )
     assert "exclude each other" in refused(capsys, "fma.rn.f32", "--json", "--format", "csv")
     assert "holds no run" in refused(capsys, "fma.rn.f32", "--table", str(tmp_path))
+    assert "Invalid value for '--table': the name is empty" in refused(capsys, "fma.rn.f32", "--table", "")
+    assert "leave out --why" in refused(capsys, "--list", "--why")
 
 
 def test_costs_of_a_sass_opcode_need_no_name(capsys):

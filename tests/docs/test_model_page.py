@@ -114,12 +114,3 @@ def test_other_pages_say_of_emulation_and_of_the_third_suite_what_the_study_says
         f"off by {h100_field[3]}% (H100) and {h200_field[3]}% (H200) where instructions bound a kernel"
         f" and by {h100_field[6]} and {h200_field[6]}% where memory does"
     ) in said_in("studies/model/fit.md")
-
-
-@pytest.mark.parametrize(
-    "model",
-    ["the table", "every opcode at 12 pJ", "no energy of instructions", "mean power times time"],
-)
-def test_the_page_has_the_baselines_of_the_study(model: str) -> None:
-    cells = [cell for gpu in ("h200", "h100") for cell in cells_of(f"baselines-{gpu}", model)[0][0::3]]
-    assert f"| {model} | {' | '.join(cells)} |" in said_in("docs/model.md")

@@ -120,7 +120,7 @@ def test_error_holds_the_truth_as_often_as_it_says():
     # The noise here is each value's own; running means that overlap are taken to share theirs.
     for what, length_s, least in ((SLOW, 0.4, 1 / math.sqrt(10) - 0.1), (FAST, 0.3, 0.6), (PART, 0.15, 0.6)):
         off = []
-        for phase in (np.arange(100) + 0.5) / 100:
+        for phase in (np.arange(50) + 0.5) / 50:
             recorded, true_j = readings(what, even, length_s, phase=phase, noise_w=4.0)
             found = corrected_j(recorded, window(START_S, START_S + length_s), what)
             off.append((found.energy_j - true_j) / found.error_j)
@@ -130,7 +130,7 @@ def test_error_holds_the_truth_as_often_as_it_says():
 
 def test_error_without_the_tail_holds_the_truth_too():
     off = []
-    for phase in (np.arange(100) + 0.5) / 100:
+    for phase in (np.arange(50) + 0.5) / 50:
         recorded, true_j = readings(FAST, even, 0.5, phase=phase, noise_w=4.0, end_s=5.503)
         found = corrected_j(recorded, window(5.0, 5.5), FAST)
         off.append((found.energy_j - true_j) / found.error_j)

@@ -211,14 +211,17 @@ def test_a_new_format_is_one_file(tmp_path, monkeypatch):
 @pytest.mark.hostile
 def test_a_report_does_not_replace_the_table_that_it_is_of(half_run, capsys):
     before = {path: path.read_bytes() for path in half_run.rglob("*") if path.is_file()}
-    assert run(["report", str(half_run), "--format", "json", "--out", str(half_run / "table.csv")]) == 2
+    assert run(["report", str(half_run), "--format", "csv", "--out", str(half_run / "table.csv")]) == 2
     assert "which stays as it is; write elsewhere" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in half_run.rglob("*") if path.is_file()} == before
 
 
-def test_the_ending_of_the_file_names_its_format(half_run, tmp_path):
+def test_the_ending_of_the_file_names_its_format(half_run, tmp_path, capsys):
     assert run(["report", str(half_run), "--out", str(tmp_path / "t.csv")]) == 0
     assert (tmp_path / "t.csv").read_text().splitlines()[0].count(",instruction,") == 1
+    assert run(["report", str(half_run), "--format", "csv", "--out", str(tmp_path / "t.json")]) == 2
+    assert "t.json ends as json does, and csv is asked for" in capsys.readouterr().err
+    assert not (tmp_path / "t.json").exists()
 
 
 def test_an_unknown_format_is_one_line(tmp_path, capsys):

@@ -17,7 +17,7 @@ REFUSED = {"call.uni"}
 
 @pytest.mark.parametrize(
     ("run", "every"),
-    [("table-6eda-repeat", 1), pytest.param("table-6eda", 8, marks=pytest.mark.data), ("levels", 1)],
+    [("table-6eda-repeat", 2), pytest.param("table-6eda", 8, marks=pytest.mark.data), ("levels", 1)],
 )
 def test_loops_of_a_real_driver_pass(run, every):
     store = KernelStore(H200 / run)

@@ -1,7 +1,4 @@
-import importlib
-import inspect
 import os
-import re
 from dataclasses import replace
 
 import pytest
@@ -14,7 +11,7 @@ from ptxbench.codegen.render import render_module
 from ptxbench.core.condition import Form, OptLevel
 from ptxbench.core.errors import ToolError
 from ptxbench.core.target import TARGETS, find_target
-from ptxbench.sass import verdict_cache, verify
+from ptxbench.sass import verify
 from ptxbench.sass.loop_check import Verdict
 from ptxbench.sass.verdict_cache import VerdictCache, verdict_key
 from ptxbench.sass.verify import verify_instructions
@@ -144,19 +141,6 @@ def test_the_key_follows_all_that_a_verdict_follows_from(monkeypatch):
     assert len(keys) == 10
 
 
-def test_the_key_covers_all_code_of_the_loop_check():
-    """A module that a judging one imports is part of the rules: without it old verdicts would stay."""
-    seen, waiting = set(), ["ptxbench.sass.loop_check", "ptxbench.sass.listing"]
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            source = inspect.getsource(importlib.import_module(name))
-            waiting += re.findall(r"^from (ptxbench\.sass\.\w+) import", source, re.MULTILINE)
-    assert len(seen) > 8
-    assert seen <= {module.__name__ for module in verdict_cache._CODE}
-
-
 def test_the_texts_of_a_family_are_all_that_its_rendering_reads(monkeypatch):
     read = set()
 
@@ -228,11 +212,13 @@ def test_a_target_like_another_has_its_rows_and_differs_where_the_catalogue_says
 
 @pytest.mark.parametrize("target", [one for one in TARGETS if not one.like], ids=lambda target: target.name)
 def test_no_target_refuses_a_row_that_the_catalogue_does_not_give_up(target):
-    """The starters, and of Table I another slice for each target; PTXBENCH_TEST_ALL=1 takes all of it."""
+    """A fourth of the starters and a slice of Table I, others for each target; PTXBENCH_TEST_ALL=1: all."""
     published = [row for row in load_catalogue() if row.paper and row not in STARTER_ROWS]
     step = 1 if os.environ.get("PTXBENCH_TEST_ALL") else 5 * len(TARGETS)
-    sample = (*STARTER_ROWS, *published[TARGETS.index(target) % step :: step])
-    rows = verify_instructions(sample, [target], tuple(OptLevel))
+    number = TARGETS.index(target)
+    sample = (*STARTER_ROWS[number % min(step, 4) :: min(step, 4)], *published[number % step :: step])
+    levels = tuple(OptLevel) if step == 1 or target == HOPPER else (tuple(OptLevel)[number % 2],)
+    rows = verify_instructions(sample, [target], levels)
     assert not [(row.instruction, row.opt_level, row.form, row.reason) for row in rows if _is_surprise(row)]
     assert sum(row.verdict is Verdict.REFUSED for row in rows) <= len(rows) / 10
 

@@ -57,7 +57,7 @@ def test_runs_without_a_common_kernel_are_refused(kernel_repeats):
 
 def test_a_run_agrees_with_itself(kernel_repeats, monkeypatch, capsys):
     monkeypatch.setattr(kernel_repeats, "powers_of", cache(kernel_repeats.powers_of))
-    run = str(RESULTS / "table-6eda-repeat")
+    run = str(RESULTS / "operands")
     monkeypatch.setattr(sys, "argv", ["kernel_repeats.py", run, run])
     assert kernel_repeats.main() == 0
     assert "factor +0.0%; beside it one run scatters by 0.00%" in capsys.readouterr().out

@@ -134,7 +134,8 @@ static struct {
     volatile int is_in_vain;   /* they did, so that kernels are looked at all the time where there are graphs */
     int making, is_paused;     /* graphs that are being made, and whether kernels are not looked at for that */
     volatile int has_left;     /* CUPTI is no longer in the process */
-    int leaves_when;           /* to be tried on a GPU: 1: behind turns; 2: before a graph is made; 4: says so; 8: at once */
+    volatile int stays;        /* it is not to be left */
+    int says_turns;            /* to be tried on a GPU */
     uint64_t turning_ns;       /* what turns took the program's threads */
     int lent;                  /* buffers that CUPTI has */
     pid_t pid;
@@ -536,6 +537,8 @@ static void say_turn(int is_off) {
 }
 
 static const char *switch_on(void);
+static int are_idle(void);
+static void sleep_s(double time_s);
 static __thread volatile int is_leaving;
 
 static void at_call(void *data, uint32_t domain, uint32_t id, const void *call) {
@@ -545,47 +548,63 @@ static void at_call(void *data, uint32_t domain, uint32_t id, const void *call) 
     cupti.finalize();
 }
 
-/* Removes CUPTI from the process, and returns whether it did. Even where it looks at nothing it made a host that
- * waits for each graph 9% slower (studies/programs). It is done at the end of a call of the driver, as NVIDIA
- * recommends, and not where another tool has CUPTI, too. */
-static int leave(void) {
+/* Held by threads that launch; for a thread that removes CUPTI, or brings it back, none does. */
+static pthread_rwlock_t launching = PTHREAD_RWLOCK_INITIALIZER;
+
+static int stop_launches(void) {
+    for (int i = 0; i < SLICE_MS; i++) {
+        if (!pthread_rwlock_trywrlock(&launching)) return 1;
+        sleep_s(1e-3);
+    }
+    return 0;
+}
+
+static int finalize(void) {
     void *subscriber = NULL;
     int version, (*call)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
     void *library = call ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (library) *(void **)&call = dlsym(library, "cuDriverGetVersion");
-    if (!call || !cupti.finalize || on_record || other.request || other.kinds) return 0;
-    if (state.leaves_when & 8) return state.has_left = !cupti.finalize();
-    int code = cupti.subscribe(&subscriber, at_call, NULL);
-    if (state.leaves_when & 4) fprintf(stderr, "subscribing: code %d\n", code);
-    if (code) return 0;
+    if (!call || !are_idle() || cupti.subscribe(&subscriber, at_call, NULL)) return 0;
     if (cupti.enable_domain(1, subscriber, DOMAIN_DRIVER)) {
         cupti.unsubscribe(subscriber);
         return 0;
     }
     state.has_left = is_leaving = 1;
     call(&version);
-    if (is_leaving && state.leaves_when & 4) fprintf(stderr, "the call was not seen\n");
     if (is_leaving && cupti.finalize()) state.has_left = 0;
     is_leaving = 0;
     return state.has_left;
 }
 
-/* Looks at kernels, or no longer; returns CUPTI's code. Where `may_leave`, nothing runs. */
-static int look(int is_off, int may_leave) {
-    if (!is_off && state.has_left) {
-        if (switch_on()) return last_code;
-        state.has_left = 0;
-        return 0;
+/* Removes CUPTI from the process; where it cannot, it stays. While it is there, a host that waits for each graph was
+ * 9 to 17% slower though nothing was looked at (studies/programs). That is done at the end of a call of the driver,
+ * as NVIDIA recommends, while nothing runs that was launched, and not where another tool has CUPTI, too. A graph
+ * that was launched while CUPTI was there and looked at nothing does not outlive it: then CUPTI stays as well. */
+static void leave(void) {
+    int has_several = (state.devices_said & (state.devices_said - 1)) != 0;
+    if (state.stays || !cupti.finalize || on_record || other.request || other.kinds || has_several || !stop_launches()) {
+        state.stays = 1;
+        return;
     }
-    int code = is_off ? cupti.disable(KIND_CONCURRENT_KERNEL) : cupti.enable(KIND_CONCURRENT_KERNEL);
-    if (!code && is_off && may_leave) leave();
-    return code;
+    state.stays = !finalize();
+    pthread_rwlock_unlock(&launching);
+}
+
+/* Looks at kernels, or no longer; returns CUPTI's code. */
+static int look(int is_off) {
+    if (is_off || !state.has_left)
+        return is_off ? cupti.disable(KIND_CONCURRENT_KERNEL) : cupti.enable(KIND_CONCURRENT_KERNEL);
+    if (!stop_launches()) return -1;
+    int is_on = !switch_on();
+    if (is_on) state.has_left = 0;
+    pthread_rwlock_unlock(&launching);
+    return is_on ? 0 : last_code;
 }
 
 /* Another tool wants CUPTI. */
 static void come_back(void) {
     pthread_mutex_lock(&turn_lock);
-    if (state.has_left) look(0, 0);
+    if (state.has_left) look(0);
     pthread_mutex_unlock(&turn_lock);
 }
 
@@ -595,17 +614,20 @@ static struct tally turned; /* as it was when the last turn was taken */
 static void take_turn(int is_idle) {
     pthread_mutex_lock(&turn_lock);
     if (other.kinds || (state.is_in_vain && !is_idle)) state.asks_off = 0;
-    if (!state.making && !state.has_ended && state.asks_off != state.is_off) {
+    /* CUPTI comes back while nothing runs. */
+    int is_early = state.has_left && !is_idle && !other.kinds;
+    if (!state.making && !state.has_ended && !is_early && state.asks_off != state.is_off) {
         uint64_t begin_ns = now_ns();
         if (is_idle && !state.has_left) cupti.flush_all(1);
-        if (!state.asks_off && !state.is_replaying) state.asks_off = look(0, 0) != 0;
+        if (!state.asks_off && !state.is_replaying) state.asks_off = look(0) != 0;
         say_turn(state.asks_off);
-        if (state.asks_off && look(1, is_idle && state.leaves_when & 1)) say_turn(state.asks_off = 0);
+        if (state.asks_off && look(1)) say_turn(state.asks_off = 0);
         turned = tally();
+        if (state.asks_off && is_idle && !state.has_left) leave();
         state.turning_ns += now_ns() - begin_ns;
-        if (state.leaves_when & 4)
-            fprintf(stderr, "turn at %.3f s: off %d idle %d left %d, %.0f us; launched %llu %llu, seen %llu %llu, lent %d\n",
-                    (double)(begin_ns - state.begin_ns) / 1e9, state.is_off, is_idle, state.has_left,
+        if (state.says_turns)
+            fprintf(stderr, "turn at %.3f s: off %d idle %d left %d stays %d, %.0f us; launched %llu %llu, seen %llu %llu, lent %d\n",
+                    (double)(begin_ns - state.begin_ns) / 1e9, state.is_off, is_idle, state.has_left, state.stays,
                     (double)(now_ns() - begin_ns) / 1e3, (unsigned long long)state.launched,
                     (unsigned long long)state.in_graphs, (unsigned long long)state.seen,
                     (unsigned long long)state.seen_in_graphs, state.lent);
@@ -623,9 +645,7 @@ static void before_making(void) {
     pthread_mutex_lock(&turn_lock);
     __atomic_fetch_add(&state.graphs_made, 1, __ATOMIC_RELAXED);
     int looks = stands_between() && !state.is_off && !state.is_replaying && !other.kinds && !on_record;
-    int may_leave = looks && state.leaves_when & 2;
-    if (may_leave) cupti.flush_all(1);
-    if (!state.making++ && looks && !look(1, may_leave)) {
+    if (!state.making++ && looks && !look(1)) {
         state.is_paused = 1;
         paused.at_ns = now_ns();
         paused.launched = count_of(&state.launched);
@@ -638,7 +658,7 @@ static void after_making(void) {
     pthread_mutex_lock(&turn_lock);
     if (!--state.making && state.is_paused) {
         state.is_paused = 0;
-        look(0, 0);
+        look(0);
         pthread_mutex_lock(&state.lock);
         /* Other threads may have launched kernels meanwhile. */
         int is_missed = count_of(&state.launched) != paused.launched || count_of(&state.in_graphs) != paused.in_graphs;
@@ -813,7 +833,8 @@ static const char *find_functions(void *library) {
     *(void **)&cupti.enable_domain = dlsym(library, "cuptiEnableDomain");
     if (version >= LEAVING_API && cupti.subscribe && cupti.unsubscribe && cupti.enable_domain)
         *(void **)&cupti.finalize = dlsym(library, "cuptiFinalize");
-    state.leaves_when = getenv("PTXBENCH_LEAVES_CUPTI") ? atoi(getenv("PTXBENCH_LEAVES_CUPTI")) : 0;
+    state.says_turns = getenv("PTXBENCH_SAYS_TURNS") != NULL;
+    state.stays = !getenv("PTXBENCH_LEAVES_CUPTI");
     say("cupti %u\n", version);
     return NULL;
 }
@@ -836,6 +857,7 @@ static int open_file(const char *folder, uint64_t at_ns, const char *ending) {
 static void after_fork(void) {
     pthread_mutex_init(&state.lock, NULL);
     pthread_mutex_init(&turn_lock, NULL);
+    pthread_rwlock_init(&launching, NULL);
     state.making = state.is_paused = 0;
 }
 

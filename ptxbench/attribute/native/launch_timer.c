@@ -10,7 +10,7 @@
  * by how many each graph has, so that it is known how many there were while CUPTI did not look.
  */
 #define PER_THREAD ((void *)2) /* CU_STREAM_PER_THREAD */
-enum { NODE_KERNEL = 0, NODE_GRAPH = 4, MOST_GRAPHS = 1 << 13, PROBES = 64, RELAXED = 2, MOST_IDLE_S = 1 };
+enum { NODE_KERNEL = 0, NODE_GRAPH = 4, MOST_GRAPHS = 1 << 13, PROBES = 64, RELAXED = 2, MOST_IDLE_S = 1, MOST_STREAMS = 64 };
 enum { MOST_CONTEXTS = 16, MOST_PENDING = 8192, REBASE_NS = 2000000000, BY_PER_THREAD = 2 };
 
 typedef int (*launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
@@ -276,13 +276,51 @@ static int goes_into_graph(void *stream) {
     return driver.is_capturing && (driver.is_capturing(stream, &capturing) || capturing);
 }
 
-/* Counts a launch of a graph. A turn that was asked for is taken before it, while no graph runs in the stream. */
-static void count_graph(const void *graph, void *stream) {
-    if (state.asks_off != state.is_off && !state.making && stands_between()) {
+/* Streams in which was launched since CUPTI is there. */
+static struct {
+    void *handles[MOST_STREAMS];
+    volatile size_t count;
+} streams;
+
+static void note_stream(void *stream) {
+    if (state.has_left || state.stays || !stands_between()) return;
+    for (size_t i = 0; i < streams.count; i++)
+        if (streams.handles[i] == stream) return;
+    pthread_mutex_lock(&turn_lock);
+    /* The stream of a thread can be asked by that thread alone. */
+    if (stream == PER_THREAD || streams.count == MOST_STREAMS)
+        state.stays = 1;
+    else
+        streams.handles[streams.count++] = stream;
+    pthread_mutex_unlock(&turn_lock);
+}
+
+/* Returns whether nothing runs of what was launched, and forgets where that was. */
+static int are_idle(void) {
+    int mode = exchange_mode(RELAXED), code = !driver.stream_query || !driver.capture_mode;
+    for (size_t i = 0; i < streams.count && !code; i++) code = driver.stream_query(streams.handles[i]);
+    exchange_mode(mode);
+    if (!code) streams.count = 0;
+    return !code;
+}
+
+/* Takes a turn that was asked for, before a launch and while no graph runs in its stream. */
+static void take_asked(void *stream, int is_graph) {
+    if (!stands_between()) return;
+    if (state.asks_off != state.is_off && !state.making && (is_graph || state.has_left)) {
         __atomic_fetch_add(&state.waits, 1, __ATOMIC_RELAXED);
         take_turn(wait_for(stream));
         __atomic_fetch_sub(&state.waits, 1, __ATOMIC_RELAXED);
     }
+    if (!is_graph || state.has_left || state.stays || !(state.is_off || state.is_paused)) return;
+    int is_idle = wait_for(stream);
+    pthread_mutex_lock(&turn_lock);
+    if (!state.has_left && is_idle && state.is_off && !state.making) leave();
+    state.stays |= !state.has_left;
+    pthread_mutex_unlock(&turn_lock);
+}
+
+static void count_graph(const void *graph) {
     pthread_mutex_lock(&turn_lock);
     size_t at = place_of(graph), kernels = made[at].handle == graph ? made[at].kernels : 1;
     pthread_mutex_unlock(&turn_lock);
@@ -290,11 +328,21 @@ static void count_graph(const void *graph, void *stream) {
     __atomic_fetch_add(&state.in_graphs, kernels, __ATOMIC_RELAXED);
 }
 
-/* Counts a launch of a kernel, or of a graph, and records the event before it; returns 0 where it is not timed. */
-static int begin_launch(struct pending *one, void *stream, void *function, const void *graph) {
-    if (goes_into_graph(stream)) return 0;
-    if (function) __atomic_fetch_add(&state.launched, 1, __ATOMIC_RELAXED);
-    else count_graph(graph, stream);
+/* Counts a launch of a kernel, or of a graph, and holds `launching`; returns 0 where nothing runs by it. */
+static int expect_launch(void *stream, const void *graph) {
+    int runs = !goes_into_graph(stream);
+    if (runs) {
+        take_asked(stream, graph != NULL);
+        note_stream(stream);
+        if (graph) count_graph(graph);
+        else __atomic_fetch_add(&state.launched, 1, __ATOMIC_RELAXED);
+    }
+    pthread_rwlock_rdlock(&launching);
+    return runs;
+}
+
+/* Records the event before a launch; returns 0 where it is not timed. */
+static int begin_launch(struct pending *one, void *stream, void *function) {
     if (!is_timing()) return 0;
     one->name = function ? name_of(function) : UINT32_MAX;
     one->in_graph = !function;
@@ -336,8 +384,10 @@ static void *stream_of(void *stream, int per_thread) { return stream || !per_thr
         if (!real.launch[kind]) *(void **)&real.launch[kind] = real_dlsym(RTLD_NEXT, #entry);                \
         if (!real.launch[kind]) return 500; /* CUDA_ERROR_NOT_FOUND */                                      \
         struct pending one = {0};                                                                           \
-        int timed = begin_launch(&one, stream_of(stream, kind), function, NULL);                            \
+        void *in = stream_of(stream, kind);                                                                 \
+        int timed = expect_launch(in, NULL) && begin_launch(&one, in, function);                            \
         int code = real.launch[kind](function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);  \
+        pthread_rwlock_unlock(&launching);                                                                  \
         return timed ? end_launch(&one, code) : code;                                                       \
     }
 LAUNCH(cuLaunchKernel, 0)
@@ -355,8 +405,10 @@ _Static_assert(offsetof(struct launch_config, stream) == 32, "hStream");
         if (!real.launch_ex[kind]) return 500;                                                              \
         struct pending one = {0};                                                                           \
         void *stream = config ? ((const struct launch_config *)config)->stream : NULL;                      \
-        int timed = begin_launch(&one, stream_of(stream, kind), function, NULL);                            \
+        void *in = stream_of(stream, kind);                                                                 \
+        int timed = expect_launch(in, NULL) && begin_launch(&one, in, function);                            \
         int code = real.launch_ex[kind](config, function, parameters, extra);                               \
+        pthread_rwlock_unlock(&launching);                                                                  \
         return timed ? end_launch(&one, code) : code;                                                       \
     }
 LAUNCH_EX(cuLaunchKernelEx, 0)
@@ -367,8 +419,10 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
         if (!real.graph[kind]) *(void **)&real.graph[kind] = real_dlsym(RTLD_NEXT, #entry);                  \
         if (!real.graph[kind]) return 500;                                                                  \
         struct pending one = {0};                                                                           \
-        int timed = begin_launch(&one, stream_of(stream, kind), NULL, graph);                               \
+        void *in = stream_of(stream, kind);                                                                 \
+        int timed = expect_launch(in, graph) && begin_launch(&one, in, NULL);                               \
         int code = real.graph[kind](graph, stream);                                                         \
+        pthread_rwlock_unlock(&launching);                                                                  \
         if (timed) {                                                                                        \
             pthread_mutex_lock(&state.lock);                                                                \
             one.name = number_of(WHOLE_GRAPH);                                                              \
@@ -378,6 +432,28 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
     }
 GRAPH(cuGraphLaunch, 0)
 GRAPH(cuGraphLaunch_ptsz, 1)
+
+static void *exported(const char *name) {
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    return library ? real_dlsym(library, name) : NULL;
+}
+
+/* Of a stream that is destroyed, or a context with all of its own, nothing can be asked. */
+#define FORGET(entry, is_stream)                                                                             \
+    EXPORTED int entry(void *what) {                                                                         \
+        static int (*next)(void *);                                                                         \
+        if (!next) *(void **)&next = exported(#entry);                                                       \
+        pthread_mutex_lock(&turn_lock);                                                                     \
+        state.stays |= !is_stream && streams.count;                                                         \
+        for (size_t i = 0; i < streams.count; i++)                                                          \
+            if (!is_stream || streams.handles[i] == what) streams.handles[i--] = streams.handles[--streams.count]; \
+        pthread_mutex_unlock(&turn_lock);                                                                   \
+        return next ? next(what) : 500;                                                                     \
+    }
+FORGET(cuStreamDestroy_v2, 1)
+FORGET(cuCtxDestroy_v2, 0)
+FORGET(cuDevicePrimaryCtxReset_v2, 0)
+FORGET(cuDevicePrimaryCtxRelease_v2, 0)
 
 #define MAKE(entry, slot, arguments, given)                                                                  \
     EXPORTED int entry arguments {                                                                           \
@@ -400,11 +476,6 @@ MAKE(cuGraphInstantiateWithParams_ptsz, make_params[1], (void **executable, void
 EXPORTED int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
 EXPORTED int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, void *status);
 
-static void *exported(const char *name) {
-    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    return library ? real_dlsym(library, name) : NULL;
-}
-
 /* Puts this library's function in the place of the driver's, which it keeps. */
 static void *in_place_of(const char *name, void *function, int per_thread) {
 #define STAND(text, slot, own)                          \
@@ -425,6 +496,12 @@ static void *in_place_of(const char *name, void *function, int per_thread) {
     STAND("cuLaunchKernelEx_ptsz", real.launch_ex[1], cuLaunchKernelEx_ptsz)
     STAND("cuGraphLaunch", real.graph[0], cuGraphLaunch)
     STAND("cuGraphLaunch_ptsz", real.graph[1], cuGraphLaunch_ptsz)
+    if (strstr(name, "Destroy") || strstr(name, "PrimaryCtxRe")) {
+        if (function == exported("cuStreamDestroy_v2")) return (void *)cuStreamDestroy_v2;
+        if (function == exported("cuCtxDestroy_v2")) return (void *)cuCtxDestroy_v2;
+        if (function == exported("cuDevicePrimaryCtxReset_v2")) return (void *)cuDevicePrimaryCtxReset_v2;
+        if (function == exported("cuDevicePrimaryCtxRelease_v2")) return (void *)cuDevicePrimaryCtxRelease_v2;
+    }
     if (!strncmp(name, "cuGraphInstantiate", 18)) {
         STAND("cuGraphInstantiateWithFlags", real.make_flags, cuGraphInstantiateWithFlags)
         STAND("cuGraphInstantiateWithParams", real.make_params[0], cuGraphInstantiateWithParams)

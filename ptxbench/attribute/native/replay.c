@@ -1056,6 +1056,16 @@ static const char *find_instances(uint32_t number, struct instances *to) {
     return to->count ? NULL : why;
 }
 
+/* Keeps some launches of a kind, from all over the program: the first may be unlike the others. */
+static void spread(struct instances *of, size_t most) {
+    for (size_t i = 0; i < most && most < of->count; i++) {
+        size_t which = (2 * i + 1) * of->count / (2 * most);
+        of->parameters[i] = of->parameters[which];
+        of->size[i] = of->size[which];
+    }
+    if (most < of->count) of->count = most;
+}
+
 /* Puts a launch into the stream. */
 static int launch_one(const struct instances *of, size_t which) {
     struct function *function = of->kind->shape.function;
@@ -1424,7 +1434,8 @@ static int replay_context(void *context, struct turn *turns, uint32_t count, uin
         size_t most = turns[i].launch_s > 0 ? (size_t)(replay.window_s / ROUNDS / turns[i].launch_s) + 1 : of.count;
         replay.kind_now = (int)turns[i].kind;
         code = restore_memory();
-        if (!code) code = run_kind((int)turns[i].kind, &of, of.count < most ? of.count : most, turns[i].launch_s);
+        spread(&of, most);
+        if (!code) code = run_kind((int)turns[i].kind, &of, of.count, turns[i].launch_s);
         if (!code) continue;
         tell("refused %u its launches end in CUDA error %d when they are made again: %s\n", turns[i].kind, code,
              meaning_of(code));

@@ -93,7 +93,7 @@ class Bench:
     @property
     def interval_j(self) -> tuple[float, float]:
         """Low and high end of the 95% interval of the energy; the gain of the GPU's sensor is not in it."""
-        return self.energy.mean - self.energy.ci95, self.energy.mean + self.energy.ci95
+        return _ends(self.energy)
 
     @property
     def at_limit(self) -> bool:
@@ -262,8 +262,13 @@ def scaled(found: Estimate, unit: str) -> str:
     value = f"{found.mean / factor:.4g} {prefix}{unit}"
     if not math.isfinite(found.ci95):
         return value
-    low, high = ((found.mean + sign * found.ci95) / factor for sign in (-1, 1))
+    low, high = (end / factor for end in _ends(found))
     return f"{value} ({low:.4g} to {high:.4g})"
+
+
+def _ends(found: Estimate) -> tuple[float, float]:
+    """Return both ends of an interval, the low one from 0 on: two windows may say less."""
+    return max(found.mean - found.ci95, 0.0), found.mean + found.ci95
 
 
 def _mhz(found: Estimate) -> str:

@@ -104,6 +104,12 @@ def format_by_ending(path: Path | None) -> str:
     return _BY_ENDING[ending]
 
 
+def other_format(path: Path, name: str) -> str:
+    """Return the format that a file's ending names where that is another than `name`; "" of text or none."""
+    named = _BY_ENDING.get(path.suffix.lower(), "text")
+    return "" if named in ("text", name) else named
+
+
 def render_report(name: str, reports: Sequence[RunReport], width: int | None) -> str:
     """Return runs in one format.
 
