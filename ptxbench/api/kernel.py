@@ -286,7 +286,8 @@ def _check_together(options: EstimateOptions) -> None:
         within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
     for place, share in (options.probability or {}).items():
         within(f"probability at {place}", share, 0, 1)
-    told = [n for n in (*OF_CODE, "grid", "block") if (value := getattr(options, n)) or value == 0]
+    of_code = OF_CODE if options.arguments is not None else (*OF_CODE, "grid", "block")
+    told = [name for name in of_code if (value := getattr(options, name)) or value == 0]
     if options.ncu is not None and told:
         raise ArgumentError("ncu", f"has executed counts: leave out `{told[0]}`, which is said of code")
     if options.steady and options.ncu is None and options.time_s is None:

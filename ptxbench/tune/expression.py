@@ -115,8 +115,8 @@ class Expression:
             raise InputError(f"{self.place}: {self.text!r} is no finite number")
         return found
 
-    def number(self, values: Mapping[str, Value]) -> float:
-        """Return its value, a number.
+    def number(self, values: Mapping[str, Value], least: float = -math.inf) -> float:
+        """Return its value, a number that is not below `least`.
 
         Raises:
             InputError: It has none.
@@ -124,6 +124,8 @@ class Expression:
         found = self.value(values)
         if isinstance(found, str):
             raise InputError(f"{self.place}: {self.text!r} must be a number, not {found!r}")
+        if found < least:
+            raise InputError(f"{self.place}: {self.text!r} must be {least:g} or more, not {found:g}")
         return found
 
     def whole(self, values: Mapping[str, Value], least: int = 0) -> int:

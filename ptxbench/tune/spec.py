@@ -19,6 +19,8 @@ FILLS = ("random", "zeros", "ones", "index")
 ROLES = ("input", "output", "inout")
 # numpy functions by which a result can be checked, with how many arrays they take.
 CHECKS = {"sum": 1, "max": 1, "min": 1, "copy": 1, "add": 2, "multiply": 2, "dot": 2, "matmul": 2}
+# What `trips` calls the loops that it does not number.
+OTHER_LOOPS = "default"
 METRICS = ("time_s", "energy_j", "power_w", "flops", "clock_mhz")
 # Values of one axis: what is beyond is a slip, and would fill the memory; chosen.
 _MAX_COMBINATIONS = 1_000_000

@@ -23,6 +23,7 @@ from ptxbench.tune.spec import (
     CHECKS,
     FILLS,
     METRICS,
+    OTHER_LOOPS,
     ROLES,
     SOURCES,
     VALUE,
@@ -126,14 +127,18 @@ def read_spec(document: Mapping[str, Any], folder: Path, place: str) -> KernelSp
         flops=work.expression("flops", known),
         dram_bytes=work.expression("dram_bytes", known),
         l2_bytes=work.expression("l2_bytes", known),
-        trips={
-            name: parse(text, f"{place}: trips {name}", known)
-            for name, text in work.table("trips", {}).plain.items()
-        },
+        trips=_trips(work.table("trips", {}).plain, known, place),
         metric=objective.expression("metric", {*known, *METRICS}),
         metrics=_metrics(top, known),
         digest=_digest(document, source.code, *inputs, *_given_data(arguments)),
     )
+
+
+def _trips(given: Mapping[str, Any], known: Collection[str], place: str) -> dict[str, Expression]:
+    for name in given:
+        if name != OTHER_LOOPS and not name.isdecimal():
+            raise InputError(f"{place}: [work] trips: {name!r} is no number of a loop, nor {OTHER_LOOPS}")
+    return {name: parse(text, f"{place}: trips {name}", known) for name, text in given.items()}
 
 
 def read_combinations(document: Mapping[str, Any], place: str, sizes: Mapping[str, Value]) -> Combinations:

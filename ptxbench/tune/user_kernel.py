@@ -46,6 +46,7 @@ from ptxbench.tune.kernel import Refused
 from ptxbench.tune.source import VariantSource, variant_source
 from ptxbench.tune.space import Space
 from ptxbench.tune.spec import (
+    OTHER_LOOPS,
     Array,
     FunctionReference,
     KernelReference,
@@ -60,7 +61,6 @@ from ptxbench.tune.tunable_kernel import Point, Prediction
 
 # CUDA C++ Programming Guide, "Compute Capabilities".
 _MAX_BLOCK = (MAX_THREADS, MAX_THREADS, 64)
-_OTHER_LOOPS = "default"
 _KEY_DIGITS = 16
 _WHOLE = ("int", "unsigned int", "long", "unsigned long", "long long", "unsigned long long")
 # From one instruction of a warp to its next, where half of them need the result of the one before.
@@ -171,6 +171,7 @@ class UserKernel:
             values = self.spec.values(variant)
             sizes = _sizes(self.spec.shape, values)
             _require_scalars(self.spec.arguments, values)
+            self._require_work(values)
             source = variant_source(self.spec.source, values, target)
             self._source_keys[variant.name] = source.key
             built = self._assembled(source, self.spec.source.entry, variant, values, sizes)
@@ -426,11 +427,22 @@ class UserKernel:
         found = {}
         for loop in find_loops(sass, functions):
             given = self.spec.trips.get(str(loop.index)) or (
-                self.spec.trips.get(_OTHER_LOOPS) if loop.trips is None else None
+                self.spec.trips.get(OTHER_LOOPS) if loop.trips is None else None
             )
             if given is not None and given.names <= values.keys():
                 found[str(loop.index)] = given.number(values)
         return found
+
+    def _require_work(self, values: Mapping[str, Value]) -> None:
+        """Refuse work that is below 0, which would come out as if it had been measured.
+
+        Raises:
+            InputError: Some is.
+        """
+        work = (self.spec.flops, self.spec.dram_bytes, self.spec.l2_bytes, *self.spec.trips.values())
+        for one in work:
+            if one is not None and one.names <= values.keys():
+                one.number(values, least=0)
 
     @staticmethod
     def _figure(expression: Expression | None, values: Mapping[str, Value]) -> float:

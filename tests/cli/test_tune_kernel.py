@@ -56,6 +56,8 @@ def test_shows_the_best_and_that_nothing_was_compared(tmp_path, capsys):
         ("SPACE = [4]", "SPACE = ['-o/tmp/x']", "neither a number nor a plain word"),
         ("SPACE = [4]", "SPACE = [nan]", "neither a number nor a plain word"),
         ("n = 262144", "n = inf", "must be a number"),
+        ('flops = "n * MORE"', "flops = -5", "[work] flops: '-5' must be 0 or more, not -5"),
+        ("[objective]", "trips = { x = 3 }\n[objective]", "trips: 'x' is no number of a loop, nor default"),
         ("[kernel]", "[kernel", "is no TOML"),
     ],
 )
@@ -147,6 +149,8 @@ def test_on_a_real_gpu_the_search_is_watched_in_a_process_of_its_own(tmp_path, c
         say("MORE=4 took longer than 5 s; going on without")
         return (Outcome(work.name, -9, 0, 1.0, ""),)
 
+    # What another process left set on a GPU is none of this test's.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("ptxbench.cli.tune_kernel.open_chosen_gpu", lambda _: RealGpu())
     # The modules that take its name as they are imported have it: it would stay with them after this test.
     assert isolate.supervise is not supervised
