@@ -5,7 +5,7 @@
 Kernels are drawn at random: what a thread executes, its registers, shared memory by thread, and how many
 threads there are. Each has up to ten block sizes. Alone and two at once they run on a simulated H200 whose
 voltage is flat below 1200 MHz, at one clock or at eight. The algorithms see costs with noise; they are judged
-XX the best of all block sizes and clocks. "saved" is against blocks of 256 threads at
+by the best of all block sizes and clocks. "saved" is against blocks of 256 threads at
 the highest clock.
 """
 

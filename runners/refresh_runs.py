@@ -34,8 +34,8 @@ RESULTS = ROOT / "results" / "nvidia-h200"
 PAGE = ROOT / "studies" / "h200" / "runs.md"
 # All others are set beside this one, by all of today's protocol on the quietest board.
 REFERENCE = "table-6eda"
-# Runs of a few rows only say how a board repeats.
-_MIN_ROWS = 100
+# Runs of a few rows only say how a board repeats, and of fewer common rows nothing.
+_MIN_ROWS, _MIN_COMMON = 100, 5
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 # What was aimed at: rows, minutes, kernel time a row, share of intervals under 1%, median interval; and of
 # repeats the median and the 95th percentile of the differences.
@@ -157,6 +157,8 @@ def repeats_table(runs: Sequence[KeptRun]) -> str:
         for other in runs:
             if other.name.startswith(f"{run.name}-"):
                 one = _agreement(run, other)
+                if one.rows < _MIN_COMMON:
+                    continue
                 cells = (
                     f"`{run.name}`",
                     other.name.removeprefix(f"{run.name}-"),
@@ -178,6 +180,7 @@ def boards_table(runs: Sequence[KeptRun]) -> str:
     lines = [_heading(_BOARDS, 1)]
     others = [run for run in runs if not _repeats(run) and run is not reference]
     found = [(_agreement(reference, run), run) for run in others]
+    found = [pair for pair in found if pair[0].rows >= _MIN_COMMON]
     for one, run in sorted(found, key=lambda pair: pair[0].factor):
         lines.append(_line((f"`{run.name}`", f"{one.rows}", *_left(one))))
     return "".join(lines)

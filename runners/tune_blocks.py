@@ -1,11 +1,13 @@
 """Table IV of Guerreiro et al. (2015): block sizes of kernels alone and at once, by few runs and by all.
 
     python runners/tune_blocks.py --gpu 0 --out results/nvidia-h100/blocks --limit-s 400
-    python runners/tune_blocks.py --gpu simulated:h200-ridge --clocks 8 --out runs/blocks
+    python runners/tune_blocks.py --gpu simulated:h200-ridge --clocks 8 --repeats 0 --window 0.2 \
+        --out runs/blocks --write docs/block_sizes.md
 
 Runs every block size of the kernels in examples/tune, alone and in pairs in streams, in random order, and
 plays the algorithms on what was measured. Then it runs what they chose, the best and the default again, in
-turn. A folder that is there goes on. Clocks are set on a simulated GPU only. It writes
+turn. A folder that is there goes on. Clocks are set on a simulated GPU only. --write puts the rows by energy
+of a simulated GPU into the page's table. It writes
 
     manifest.json   GPU, tool, settings
     trials.jsonl    one line a run
@@ -23,12 +25,13 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from block_table import BlockCase, BlockRow, block_rows
+from block_table import ENERGY, BlockCase, BlockRow, block_rows
+from page_blocks import table, write_blocks
 
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_settings import GpuSettings
@@ -261,12 +264,15 @@ def main() -> int:
     parser.add_argument("--limit-s", type=float, default=86_400.0, help="end after so many seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True, help="folder; one that is there goes on")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="page whose table is written, simulated")
     arguments = parser.parse_args()
     cases = [tuple(one.split("+")) for one in arguments.case] if arguments.case else list(CASES)
     for name in {name for names in cases for name in names} - SIZES.keys():
         raise InputError(f"there is no kernel {name!r}; there are {', '.join(SIZES)}")
     gpu = open_gpu(arguments.gpu)
     try:
+        if arguments.write and not isinstance(gpu, SimulatedGpu):
+            raise InputError("--write is for the page's table, which is of --gpu simulated:h200-ridge")
         with _clocks(gpu, arguments.clocks) as (clocks_mhz, set_clock):
             return _measure(gpu, cases, clocks_mhz, set_clock, arguments)
     finally:
@@ -300,8 +306,31 @@ def _measure(
             except OutOfTimeError:
                 print(f"{'+'.join(names)}: the limit of time was met", file=sys.stderr)
                 code = 1
-            _write(out, [row for one in cases for row in runner.rows(one, clocks_mhz)], gpu)
+            rows = [row for one in cases for row in runner.rows(one, clocks_mhz)]
+            _write(out, rows, gpu)
+        if arguments.write and code == 0:
+            write_blocks(arguments.write, {"simulated": _page_table(row for row, _ in rows)})
     return code
+
+
+def _page_table(rows: Iterable[BlockRow]) -> str:
+    """Return the rows by energy as the page has them."""
+    head = ("kernels", "algorithm", "cost", "runs (of all)", "over the best", "saved", "slower than by time")
+    return table(
+        head,
+        (
+            (
+                ", then ".join(row.kernels).replace("nbody", "n-body"),
+                str(row.algorithm),
+                row.objective,
+                f"{row.iterations} ({row.possible})",
+                *(f"{n:.1%}".replace("-0.0%", "0.0%") for n in (row.gap, row.saved, row.slower)),
+            )
+            for row in rows
+            if row.objective == ENERGY
+        ),
+        left=1,
+    )
 
 
 def _write(out: Path, rows: Sequence[tuple[BlockRow, tuple[str, ...]]], gpu: Gpu) -> None:

@@ -56,6 +56,14 @@ def _tools_are_cached():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _boards_are_set_apart_from_other_runs(tmp_path_factory):
+    """A lock of a simulated board is this run's: another run of the tests, or a command, may set one now."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _modules_are_checked_once():
     with checked_once():
         yield

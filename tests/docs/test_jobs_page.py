@@ -37,6 +37,12 @@ def test_the_jobs_say_the_errors_of_estimates_that_the_readme_says():
     assert f"off by {library}% on library kernels and by {least} to {most}% on kernels bound by" in jobs
 
 
+def test_the_job_of_a_tensor_row_says_what_accuracy_says_of_two_boards():
+    kind = "| NVIDIA H100 80GB HBM3 | two boards, with a corrected clock |"
+    (row,) = (one for one in (ROOT / "docs" / "accuracy.md").read_text().splitlines() if one.startswith(kind))
+    assert f"Of such rows of two H100s {row.split('|')[-2].strip()} lie beyond" in PAGE.read_text()
+
+
 def test_there_are_twenty_jobs_each_with_a_command(module):
     parts = PAGE.read_text().split("\n### ")[1:]
     assert [part.partition(".")[0] for part in parts] == [str(n) for n in range(1, 21)]

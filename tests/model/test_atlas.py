@@ -81,7 +81,7 @@ def test_a_figure_has_value_interval_boards_run_and_reason():
     assert figure is not None
     assert figure.value_pj == pytest.approx(row.dynamic_pj / 16)
     assert figure.ci95_pj == pytest.approx(row.dynamic_ci95_pj / 16)
-    assert (figure.boards, figure.run, figure.reason) == (2, "table-6eda", row.reason)
+    assert (figure.boards, figure.run, figure.reason) == (3, "table-6eda", row.reason)
     assert atlas.unit_energy("l2", "uniform") is None
     assert atlas.unit_energy("l9") is None
 

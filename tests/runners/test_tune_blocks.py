@@ -21,8 +21,14 @@ def tune(*arguments):
 @pytest.mark.usefixtures("nvcc")
 def test_every_algorithm_has_its_row_and_a_folder_goes_on(tmp_path):
     words = ("--gpu", "simulated:h200-ridge", "--case", "nbody", "--window", "0.1", "--out", tmp_path / "b")
-    done = tune(*words, "--clocks", "3", "--repeats", "1")
+    page = tmp_path / "page.md"
+    page.write_text("<!-- simulated:begin -->\n<!-- simulated:end -->\n")
+    done = tune(*words, "--clocks", "3", "--repeats", "1", "--write", page)
     assert done.returncode == 0, done.stderr
+    assert [row.split("|")[1:5] for row in page.read_text().splitlines()[3:-1]] == [
+        [" n-body ", " 1 ", " energy ", " 3 (4) "],
+        [" n-body ", " 2 ", " energy ", " 7 (12) "],
+    ]
     assert "SIMULATED, no measurement" in done.stdout
     rows = list(csv.DictReader((tmp_path / "b" / "table.csv").read_text().splitlines()))
     assert [(row["algorithm"], row["objective"]) for row in rows] == [

@@ -17,7 +17,6 @@ from ptxbench.storage.doctor_file import DoctorFile
 from ptxbench.storage.document import SCHEMA, read_document
 from ptxbench.storage.folder_kind import Kind, kind_of
 from ptxbench.storage.manifest import Manifest, TableManifest, read_manifest
-from ptxbench.storage.methods_file import MethodsFile
 from ptxbench.storage.recording import RecordingManifest
 from ptxbench.storage.run_folder import RunFolder
 from ptxbench.storage.sensor_file import read_sensor_file
@@ -167,10 +166,6 @@ def read_doctor(path):
     return read_document(path, DoctorFile, "doctor_version")
 
 
-def read_methods(path):
-    return read_document(path, MethodsFile, "methods_version")
-
-
 def with_more(plain):
     """Return plain values with one field more in each object."""
     if isinstance(plain, list):
@@ -184,7 +179,6 @@ def with_more(plain):
     ("name", "read", "version"),
     [
         ("nvidia-h200/sensor/sensor.json", read_sensor_file, "sensor_version"),
-        ("nvidia-h200/methods/methods.json", read_methods, "methods_version"),
         ("nvidia-h100/doctor-b6a0/doctor.json", read_doctor, "doctor_version"),
     ],
 )
