@@ -162,6 +162,7 @@ def _told(
     if run is not None:
         return _Told(run.work, run.modelled, run.notes, (run.work, run.cold), activity=run.activity)
     if options.ncu is not None:
+        _require_untold(options, ("grid", "block"))
         return _Told(*_profiled(kernel, Path(options.ncu), options.time_s, known), ())
     require_shape(kernel, options.grid, options.block)
     assert kernel is not None  # noqa: S101
@@ -280,16 +281,20 @@ def _without_best(found: KernelEstimate) -> KernelEstimate:
     return replace(found, energy_j=math.nan, power_w=math.nan) if found.missing else found
 
 
+def _require_untold(options: EstimateOptions, names: Sequence[str]) -> None:
+    told = [name for name in names if (value := getattr(options, name)) or value == 0]
+    if told:
+        raise ArgumentError("ncu", f"has executed counts: leave out `{told[0]}`, which is said of code")
+
+
 def _check_together(options: EstimateOptions) -> None:
     """Refuse trip counts out of range, and options that exclude each other."""
     for loop, count in (options.trips or {}).items():
         within(f"trips of loop {loop}", count, 0, _MAX_TRIPS)
     for place, share in (options.probability or {}).items():
         within(f"probability at {place}", share, 0, 1)
-    of_code = OF_CODE if options.arguments is not None else (*OF_CODE, "grid", "block")
-    told = [name for name in of_code if (value := getattr(options, name)) or value == 0]
-    if options.ncu is not None and told:
-        raise ArgumentError("ncu", f"has executed counts: leave out `{told[0]}`, which is said of code")
+    if options.ncu is not None:
+        _require_untold(options, OF_CODE)
     if options.steady and options.ncu is None and options.time_s is None:
         raise ArgumentError("steady", "is said of a measured time: give `time_s`")
     if options.clock_mhz is not None and options.set_clock_mhz is not None:
