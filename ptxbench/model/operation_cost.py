@@ -41,6 +41,8 @@ _SHORTEST_BYTES = 4e6
 _NEAR = 1.0
 # So far beyond the rows, in powers of two, the next row is still near.
 _BEYOND = 1e-6
+# Rows of 16 bytes in the narrowest type but fp8, which tensor cores are fed by.
+_ALIGNED = 8
 # A call of PyTorch takes the host some 10 to 20 us.
 _HOST_MS = 0.03
 # Bytes go with flops where shapes have one dimension, and nearly so where a matrix is a vector.
@@ -133,12 +135,19 @@ def _between(usable: Sequence[OperationCost], operation: Operation, device: str)
         types = sorted({one.operation.dtype for one in own})
         others = f"; it has {operation.op} in {', '.join(types)}" if len(own) > len(alike) else ""
         return _unknown(operation, device, f"{few}{others}")
+    if operation.op == "gemm" and _is_odd(operation) and not any(_is_odd(one.operation) for one in alike):
+        text = f"its n or k is no multiple of {_ALIGNED}, and libraries have other kernels for such products"
+        return _unknown(operation, device, text)
     if not _is_within(alike, operation):
         sizes = np.array([one.operation.shape for one in alike])
         least, most = ("x".join(map(str, reach(sizes, axis=0))) for reach in (np.min, np.max))
         text = f"its shape lies beyond those that were measured, {least} to {most}"
         return _unknown(operation, device, text)
     return _interpolated(alike, operation, device)
+
+
+def _is_odd(product: Operation) -> bool:
+    return any(size % _ALIGNED for size in product.shape[1:])
 
 
 def _is_within(known: Sequence[OperationCost], operation: Operation) -> bool:

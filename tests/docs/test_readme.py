@@ -10,6 +10,7 @@ from fakes.script import load_script
 
 from ptxbench.cli.main import group
 from ptxbench.core.gpu_info import GpuKind
+from ptxbench.energy.gate.readings import LIMITS
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +47,14 @@ def test_the_findings_are_what_the_kept_runs_say_and_other_pages_say_the_same():
     for words, pages in said.items():
         for other in pages:
             assert words in " ".join((ROOT / other).read_text().split()), f"{other}: say {words!r}"
+
+
+@pytest.mark.parametrize("page", ["docs/method.md", "docs/reference/api.md", "docs/reference/files.md"])
+def test_a_power_that_cannot_be_is_the_same_on_each_page(page):
+    text = " ".join((ROOT / page).read_text().split())
+    assert re.findall(r"([\d.]+) times the (?:board's )?highest limit", text) == [
+        f"{LIMITS.power_over_limit:g}"
+    ]
 
 
 def test_every_file_that_the_documents_link_to_is_there():
