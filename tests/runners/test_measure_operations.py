@@ -4,6 +4,7 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fakes.called import drawing
@@ -135,6 +136,28 @@ def test_operations_are_those_that_few_boards_have_or_two(runner, options, wante
     assert set(listed) == {one for one in used_shapes() if wanted(known[one])}
     boards = [known[one] for one in listed]
     assert boards == sorted(boards)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "asked"),
+    [
+        # What memory limits takes short windows, and long ones only where it meets the power limit all the same.
+        ("copy 1024 f32", False, [(3.0, 3)]),
+        ("copy 1024 f32", True, [(3.0, 3), (13.5, 1)]),
+        ("gemm 4096x4096x4096 bf16", True, [(13.5, 1)]),
+        ("gemm 4096x4096x4096 bf16", False, [(13.5, 1), (13.5, 3)]),
+    ],
+)
+def test_an_operation_has_the_windows_that_it_needs(runner, monkeypatch, text, limit, asked):
+    said = []
+
+    def bench(call, budget, most_rounds, gpu):
+        said.append((budget, most_rounds))
+        return SimpleNamespace(at_limit=limit, status="ok")
+
+    monkeypatch.setattr(runner.ptxbench, "bench", bench)
+    assert runner.settled(parse_operation(text), print, None).at_limit == limit
+    assert said == asked
 
 
 @pytest.mark.gpu
