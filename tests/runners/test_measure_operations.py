@@ -141,7 +141,7 @@ def test_operations_are_those_that_few_boards_have_or_two(runner, options, wante
 @pytest.mark.parametrize(
     ("text", "limit", "asked"),
     [
-        # What memory limits takes short windows, and long ones only where it meets the power limit all the same.
+        # What memory limits takes short windows, and long ones only where it meets the limit all the same.
         ("copy 1024 f32", False, [(3.0, 3)]),
         ("copy 1024 f32", True, [(3.0, 3), (13.5, 1)]),
         ("gemm 4096x4096x4096 bf16", True, [(13.5, 1)]),
