@@ -73,6 +73,10 @@ def report(options: _ReportOptions) -> int:
         model = open_model(find_table(options.table), manifest.gpu, manifest.part.options.pattern)
         trials = estimated_again(trials, problem, model)
     counters = read_counters(options.counters) if options.counters is not None else {}
+    if counters and counters.keys().isdisjoint(one.variant.name for one in trials):
+        raise InputError(
+            f"{options.counters} names no variant of {options.run}: {next(iter(counters))!r} is none"
+        )
     found = analyse(trials, problem, beside, counters)
     if found is None:
         click.echo(

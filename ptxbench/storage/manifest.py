@@ -6,7 +6,7 @@ import hashlib
 import math
 import platform
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -380,6 +380,9 @@ def require_equal(key: str, old: object, new: object, path: Path) -> None:
     """
     # Encoded, NaN equals NaN.
     if codec.encode(old) != codec.encode(new):
+        if is_dataclass(old) and type(old) is type(new):
+            for one in fields(old):
+                require_equal(f"{key} {one.name}", getattr(old, one.name), getattr(new, one.name), path)
         raise InputError(
             f"{path} was measured with {key} {_words(old)}, this is {_words(new)}; start a new run"
         )

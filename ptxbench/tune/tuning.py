@@ -391,6 +391,8 @@ def require_sense(tuning: Tuning, strategy: str) -> None:
     _require_estimates(tuning, strategy)
     if not math.isnan(tuning.prune) and tuning.table is None:
         raise ArgumentError("prune", "needs a table to estimate by; give `table`")
+    if tuning.samples is not None and tuning.table is None:
+        raise ArgumentError("clock_samples", "stand in for the power law of a table; give `table`")
     if strategy in CLOCK_STRATEGIES:
         _require_clocks(tuning, strategy)
     elif strategy not in (TIMED, BY_ESTIMATE, AT_RANDOM, BY_BLOCKS):

@@ -86,6 +86,7 @@ def test_a_specification_that_does_not_fit_is_one_line(tmp_path, capsys, old, ne
         (["--high-occupancy", 0.5], "--high-occupancy is for --strategy guerreiro"),
         (["--base-clock-mhz", 990], "--base-clock-mhz is for --strategy energy-to-solution+clocks"),
         (["--trials", "10s"], "'10s' is not a whole number"),
+        (["--clock-samples", "x.csv"], "--clock-samples stand in for the power law of a table; give --table"),
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(tmp_path, capsys, arguments, words):

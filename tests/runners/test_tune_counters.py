@@ -77,6 +77,7 @@ def test_ncu_is_told_to_leave_the_clocks_and_its_launches_are_those_of_the_run(t
     [
         ("variant\na\n", "a column for each counter"),
         ("variant,x\na,much\n", "x has 'much', which is no number"),
+        ("variant,x\na,1\n", "names no variant of"),
     ],
 )
 def test_a_table_of_counters_that_is_none_is_refused_in_one_line(tmp_path, capsys, text, why) -> None:
