@@ -315,10 +315,14 @@ static void take_asked(void *stream, int is_graph) {
         take_turn(wait_for(stream));
         __atomic_fetch_sub(&state.waits, 1, __ATOMIC_RELAXED);
     }
+    /* No graph is launched while CUPTI is there and looks at nothing: it would not outlive that it is left. */
     if (!is_graph || state.has_left || state.stays || !(state.is_off || state.is_paused)) return;
     int is_idle = wait_for(stream);
     pthread_mutex_lock(&turn_lock);
-    if (!state.has_left && is_idle && state.is_off && !state.making) leave();
+    if (!state.has_left && is_idle && state.is_off && !state.making) {
+        cupti.flush_all(1);
+        leave();
+    }
     if (!state.has_left) stay("a graph was launched while no kernels were looked at");
     pthread_mutex_unlock(&turn_lock);
 }
