@@ -230,16 +230,13 @@ def test_launches_of_a_program_that_is_killed_while_they_are_not_seen_are_counte
 
 
 def test_kernels_of_graphs_are_seen_in_turns_with_their_own_times(plain, tmp_path):
-    # 336,000 kernels in 3.4 s. The fake's kernels have the times of their whole graph where CUPTI is switched
+    # 168,000 kernels in 1.7 s. The fake's kernels have the times of their whole graph where CUPTI is switched
     # or flushed amid one. A graph that was made while kernels were looked at is traced on when they are not.
-    made = 4200
-    launched = 2800 * 100 + 1400 * 40
+    made = 2100
+    launched = 1400 * 100 + 700 * 40
     words = ("graphs", str(made))
     code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000")
-    assert (code, log.dropped, log.is_counted) == (3, 0, True)
-    assert [one.partition(": ")[2][:47] for one in log.remarks] == [
-        "kernels of CUDA graphs were looked at in turns,"
-    ]
+    assert (code, log.dropped, log.is_counted, log.remarks) == (3, 0, True, ())
     (seen,) = log.by_gpu.values()
     assert log.unseen_ns
     assert len(seen) < launched / 10
@@ -261,13 +258,31 @@ def test_a_turn_waits_for_the_graphs_of_a_host_that_runs_far_ahead(plain, tmp_pa
     assert (code, log.is_counted, len(log.unseen_ns)) == (3, True, 1)
 
 
+def test_behind_a_turn_cupti_is_left_and_another_tool_finds_it(plain, tmp_path):
+    # Kernels come too fast at first, so that none are looked at when the graphs begin.
+    words = ("graphs", "300", "0", "0", "shared")
+    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000")
+    assert (code, log.is_counted) == (3, True)
+    assert "another tool" in " ".join(log.remarks)
+
+
+def test_where_several_threads_launch_cupti_stays(plain, tmp_path):
+    words = ("graphs", "300", "0", "0", "threads")
+    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000")
+    assert (code, log.is_counted) == (3, True)
+    assert "CUPTI stayed where CUDA graphs were not looked at (several threads launch)" in log.remarks[0]
+
+
 def test_no_turn_is_taken_amid_graphs_that_the_host_waits_for(plain, tmp_path):
     # 200 graphs of 0.8 ms at a time, while a turn of looking is over after 20 ms and is waited for 0.1 s.
+    # This CUPTI is too old to be left.
     words = ("graphs", "800", "0", "200")
     code, log = play(
-        plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", FAKE_AHEAD_MS="900"
-    )
+        *(plain, tmp_path, *words), preload=True, FAKE_VERSION="28", PTXBENCH_MAX_LAUNCH_RATE="20000",
+        FAKE_AHEAD_MS="900",
+    )  # fmt: skip
     assert (code, log.is_counted) == (3, True)
+    assert "CUPTI stayed" in " ".join(log.remarks)
     (seen,) = log.by_gpu.values()
     assert seen.weight.sum() == pytest.approx(800 * 80, rel=0.01)
 

@@ -104,7 +104,4 @@ def test_programs_of_several_graphs_stay_as_they_are_in_turns(tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (alone.returncode, alone.stdout) == (5, alone.stdout)
     report = json.loads((tmp_path / "run" / "energy.json").read_text())
-    rows = [one for row in report["kernels"] for one in (row["members"] or [row])]
-    # 40 of each kind in a launch of a graph.
-    calls = [row["calls"] for row in rows if "tanh" in str(row.get("kernel", row.get("kernels")))]
-    assert sum(calls) == pytest.approx(12_000 * 40, rel=0.05)
+    assert not [one for one in report["remarks"] if "whole graph" in one or "stayed" in one]

@@ -1,5 +1,6 @@
 """Pages show what their commands print; the page of jobs has twenty of them."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -35,6 +36,18 @@ def test_the_jobs_say_the_errors_of_estimates_that_the_readme_says():
     library, most, _, least = said.groups()
     jobs = " ".join(PAGE.read_text().split())
     assert f"off by {library}% on library kernels and by {least} to {most}% on kernels bound by" in jobs
+
+
+def test_the_job_of_multiply_adds_says_how_many_boards_its_rows_have(module):
+    command = "ptxbench cost fma.rn.f32 fma.rn.f64 fma.rn.f16x2 --table h200 --format csv"
+    found = csv.DictReader(module.printed(command).splitlines())
+    rows = [row for row in found if (row["operands"], row["lanes"]) == ("random", "32")]
+    boards = [int(row["boards"]) for row in rows]
+    scatter = [100 * float(row["boards_scatter"]) for row in rows]
+    said = (
+        f"{min(boards)} to {max(boards)} boards, which scatter by {min(scatter):.1f} to {max(scatter):.1f}%"
+    )
+    assert said in PAGE.read_text()
 
 
 def test_the_job_of_a_tensor_row_says_what_accuracy_says_of_two_boards():

@@ -67,6 +67,14 @@ def test_accuracy_says_of_whole_kernels_what_the_model_says() -> None:
         f" instructions, one constant {suite_one} (H100: {h100_library}, one constant {h100_one};"
         f" {h100_suite}, medians of classes {errors['h100', classes][1]})"
     ) in (ROOT / "docs/accuracy.md").read_text()
+    others = {
+        "docs/roofline.md": f"by {library.rstrip('%')} and {suite} on all 51 and 89",
+        "studies/roofline/fit.md": f"off by {library} on all 51 library cases, and by {suite} (H200) and"
+        f" {h100_suite} (H100)",
+        "docs/howto/calibrate.md": f"| its own, of 101 whole kernels | {h100_library} | {h100_suite} |",
+    }
+    for other, words in others.items():
+        assert words in " ".join((ROOT / other).read_text().split()), f"{other}: say {words!r}"
 
 
 def test_accuracy_says_how_many_rows_of_h100s_two_boards_have() -> None:

@@ -69,3 +69,9 @@ def test_eq_1_is_beside_turing_and_beside_the_h100_what_the_page_says():
     h200_pj, h200_nj = found["add.u32"][1], found["add.u32"][3]
     assert h200_nj * 1e3 / h200_pj == pytest.approx(60_000, rel=0.2)
     assert "sixty thousand times" in PAGE.read_text()
+
+
+def test_the_rooflines_say_of_a_byte_of_l2_what_this_page_says():
+    l2 = next(row for row in PAGE.read_text().splitlines() if row.startswith("| L2, pJ/byte |"))
+    words = f"table of H200s has 124, {l2.split('|')[3].strip()}, 5.0"
+    assert words in " ".join(PAGE.with_name("roofline.md").read_text().split())

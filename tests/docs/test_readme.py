@@ -126,6 +126,8 @@ def test_pages_count_the_rows_that_other_boards_alone_have_as_the_tables_do():
     for gpu, boards in zip(("h100", "h200"), known.groups(), strict=True):
         (counted,) = re.findall(rf"\| `{gpu}` \| ([\d,]+) \|", page)
         assert f"`results/nvidia-{gpu}`: {counted} rows of {boards} boards" in changes
+    shared = re.search(r"Over the ([\d,]+) rows of both tables", (ROOT / "docs/accuracy.md").read_text())
+    assert f"`diff h100 h200` compares what all boards tell ({shared[1]} rows," in changes
 
 
 def cells_of(name, block):

@@ -21,7 +21,7 @@ static uint8_t *buffer;
 static size_t size, used, lost, most;
 int cuptiGetVersion(uint32_t *version) {
     const char *text = getenv("FAKE_VERSION");
-    *version = text ? (uint32_t)atoi(text) : 28;
+    *version = text ? (uint32_t)atoi(text) : 130000;
     return 0;
 }
 int cuptiActivityRegisterTimestampCallback(uint64_t (*from)(void)) { stamp = from; return 0; }
@@ -31,7 +31,7 @@ static void (*on_call)(void *, uint32_t, uint32_t, const void *);
 /* Of graphs: until when they run, whether one that was made while kernels were looked at is traced on, and
  * whether kernels were switched on or off amid one. */
 static uint64_t busy_until;
-static int is_sticky, is_wrong;
+static int is_sticky, is_wrong, is_poisoned;
 static int change(int to) {
     is_wrong |= stamp && enabled != to && stamp() < busy_until;
     return enabled = to, 0;
@@ -41,10 +41,11 @@ int cuptiActivityEnable(uint32_t kind) {
     return kind == 10 ? change(1) : kind != 3;
 }
 int cuptiActivityDisable(uint32_t kind) { return kind == 10 ? change(0) : 0; }
-/* It must not be left amid a graph, nor but at the end of a call of the driver. */
+/* It must not be left amid a graph, nor but at the end of a call of the driver, nor where a graph was launched while
+ * it was there and kernels were off: on an H100 that graph failed then. */
 static int is_in_call;
 int cuptiFinalize(void) {
-    is_wrong |= (stamp && stamp() < busy_until) || (on_call && !is_in_call);
+    is_wrong |= (stamp && stamp() < busy_until) || (on_call && !is_in_call) || is_poisoned;
     on_call = NULL;
     request = NULL;
     return enabled = 0;
@@ -155,6 +156,7 @@ int cuGraphLaunch(void **exec, void *stream) {
     const char *text = getenv("FAKE_AHEAD_MS");
     uint64_t ahead = (text ? strtoull(text, NULL, 10) : 5) * 1000000;
     if (stream == (void *)3) return 0;
+    is_poisoned |= request && !enabled;
     busy_until = start + count * 10000;
     pthread_mutex_lock(&lock);
     for (uint64_t i = 0; (enabled || is_sticky) && i < count; i++) {
@@ -168,6 +170,7 @@ int cuGraphLaunch(void **exec, void *stream) {
     return 0;
 }
 int fake_wrong(void) { return is_wrong; }
+int fake_is_there(void) { return request != NULL; }
 void fake_loss(size_t count) { lost += count; }
 uint64_t fake_now(void) { return stamp(); }
 #else
@@ -217,6 +220,10 @@ static int share(void) {
     return others == 50 ? 3 : 4;
 }
 static void end_late(void) { usleep(250000); }
+static void *beside(void *launch) {
+    void *kernels = (void *)1, *graph = &kernels;
+    return ((int (*)(void *, void *))launch)(graph, NULL), NULL;
+}
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     /* Behind the injector's own end. */
@@ -285,11 +292,18 @@ int main(int count, char **words) {
         long burst = count > 4 ? atol(words[4]) : 0;
         int (*is_busy)(void *);
         *(void **)&is_busy = dlsym(cupti, "cuStreamQuery");
+        for (int i = 0; count > 5 && !strcmp(words[5], "shared") && i < 12000; i++)
+            into("before", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        pthread_t thread;
+        if (count > 5 && !strcmp(words[5], "threads") && !pthread_create(&thread, NULL, beside, (void *)launch))
+            pthread_join(thread, NULL);
         for (long i = 0; i < atol(words[2]); i++) {
             launch(i % 3 ? large : small, stream);
             while (burst && (i + 1) % burst == 0 && is_busy(stream)) usleep(1000);
         }
+        while (count > 5 && is_busy(stream)) usleep(1000);
         if (((int (*)(void))dlsym(cupti, "fake_wrong"))()) return 4;
+        if (count > 5 && !strcmp(words[5], "shared")) return ((int (*)(void))dlsym(cupti, "fake_is_there"))() ? 6 : share();
     }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);
     while (wait(NULL) > 0) {}

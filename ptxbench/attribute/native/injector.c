@@ -9,7 +9,7 @@
  *                  "dropped COUNT", "shared NS" (another tool uses CUPTI beside), "off NS LAUNCHED IN_GRAPHS"
  *                  and "on NS LAUNCHED IN_GRAPHS" (kernels are not seen between them; kernels launched one by
  *                  one and in graphs until then by launch_timer.c, 0 without it), "at NS LAUNCHED IN_GRAPHS"
- *                  meanwhile, "refused WHY", "end NS LAUNCHED IN_GRAPHS"
+ *                  meanwhile, "refused WHY", "stays WHY" (CUPTI is not left), "end NS LAUNCHED IN_GRAPHS"
  *
  * CUPTI serves one tool. Where this library is preloaded as well, another tool's calls come through here: this
  * library stays registered, hands the other tool buffers that it asked for, and reads the kernels in them.
@@ -99,15 +99,16 @@ enum { MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
  * an H100's host took 1.3 to 2.5 times as long for its graphs while they were looked at. */
 enum { SLICE_MS = 100, TICK_MS = 10, LOOK_S = 2, FEW_GRAPHS = 3, FEW_TICKS = 2, GRAPH_COSTS = 100, GRAPHS_OFF = 99 };
 enum { MOST_OFF_S = 10, MOST_WAIT_S = 2 };
-/* What a turn itself takes the program is 1/TURN_COSTS of the time, where that is not above MOST_LEFT_S. */
-enum { TURN_COSTS = 200, MOST_LEFT_S = 60 };
+/* Where CUPTI is left, what a turn takes the program is 1/TURN_COSTS of the time, up to MOST_LEFT_S: to bring CUPTI
+ * back and to leave it, 25 ms on an H100, and LOOK_NS for each kernel in a graph that is looked at. */
+enum { TURN_COSTS = 200, MOST_LEFT_S = 60, LOOK_NS = 2000 };
 #define WHOLE_GRAPH "(a CUDA graph)"
 #define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
 /* CUPTI_API_VERSION: 14 is CUDA 11.0, the first with this layout; 13.x is 130000 and up. */
 enum { OLDEST_API = 14, NEXT_API = 140000 };
-/* CUPTI of CUDA 12.6 is the first that can be left while there are graphs. */
-enum { LEAVING_API = 24, DOMAIN_DRIVER = 1, SITE_ENTER = 0, SITE_EXIT = 1 };
+/* CUPTI that was left and brought back on a GPU; that of CUDA before 12.6 is said to crash where there are graphs. */
+enum { LEAVING_API = 130000, DOMAIN_DRIVER = 1, SITE_ENTER = 0, SITE_EXIT = 1 };
 
 static struct {
     register_fn register_callbacks;
@@ -134,10 +135,8 @@ static struct {
     volatile int is_in_vain;   /* they did, so that kernels are looked at all the time where there are graphs */
     int making, is_paused;     /* graphs that are being made, and whether kernels are not looked at for that */
     volatile int has_left;     /* CUPTI is no longer in the process */
-    volatile int stays;        /* it is not to be left */
-    int says_turns;            /* to be tried on a GPU */
+    const char *volatile stays; /* why it is not to be left; NULL: it is */
     uint64_t turning_ns;       /* what turns took the program's threads */
-    int lent;                  /* buffers that CUPTI has */
     pid_t pid;
     pthread_mutex_t lock;
     uint64_t devices_said, begin_ns, seen, seen_in_graphs, launched, in_graphs, graphs, graphs_made;
@@ -345,7 +344,6 @@ static void on_request(uint8_t **buffer, size_t *size, size_t *most) {
     *most = 0;
     *size = posix_memalign(&made, ALIGN, bytes) ? 0 : bytes;
     *buffer = *size ? made : NULL;
-    if (*buffer) __atomic_fetch_add(&state.lent, 1, __ATOMIC_RELAXED);
 }
 
 /* Returns the host's time of a time stamp, which may be by the other tool's clock; 0 where it is neither. */
@@ -403,7 +401,6 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
         complete(context, stream, buffer, size, valid);
     else if (!theirs)
         free(buffer);
-    if (!theirs && buffer) __atomic_fetch_sub(&state.lent, 1, __ATOMIC_RELAXED);
 }
 
 static const char *const cupti_names[] = {"libcupti.so.13", "libcupti.so.12"};
@@ -559,6 +556,11 @@ static int stop_launches(void) {
     return 0;
 }
 
+/* Keeps CUPTI in the process from here on. */
+static void stay(const char *why) {
+    if (!state.stays) state.stays = why;
+}
+
 static int finalize(void) {
     void *subscriber = NULL;
     int version, (*call)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
@@ -581,13 +583,16 @@ static int finalize(void) {
  * as NVIDIA recommends, while nothing runs that was launched, and not where another tool has CUPTI, too. A graph
  * that was launched while CUPTI was there and looked at nothing does not outlive it: then CUPTI stays as well. */
 static void leave(void) {
-    int has_several = (state.devices_said & (state.devices_said - 1)) != 0;
-    if (state.stays || !cupti.finalize || on_record || other.request || other.kinds || has_several || !stop_launches()) {
-        state.stays = 1;
-        return;
+    static int is_said;
+    if (!cupti.finalize) stay("it is older than that of CUDA 13");
+    if (on_record || other.request || other.kinds) stay("another tool, or a replay, needs it");
+    if (state.devices_said & (state.devices_said - 1)) stay("the process uses several GPUs");
+    if (!state.stays && stop_launches()) {
+        if (!finalize()) stay("another stream was busy, or another tool has its callbacks");
+        pthread_rwlock_unlock(&launching);
     }
-    state.stays = !finalize();
-    pthread_rwlock_unlock(&launching);
+    if (!state.has_left) stay("a launch took too long");
+    if (state.stays && !is_said++) say("stays %s\n", state.stays);
 }
 
 /* Looks at kernels, or no longer; returns CUPTI's code. */
@@ -625,12 +630,6 @@ static void take_turn(int is_idle) {
         turned = tally();
         if (state.asks_off && is_idle && !state.has_left) leave();
         state.turning_ns += now_ns() - begin_ns;
-        if (state.says_turns)
-            fprintf(stderr, "turn at %.3f s: off %d idle %d left %d stays %d, %.0f us; launched %llu %llu, seen %llu %llu, lent %d\n",
-                    (double)(begin_ns - state.begin_ns) / 1e9, state.is_off, is_idle, state.has_left, state.stays,
-                    (double)(now_ns() - begin_ns) / 1e3, (unsigned long long)state.launched,
-                    (unsigned long long)state.in_graphs, (unsigned long long)state.seen,
-                    (unsigned long long)state.seen_in_graphs, state.lent);
     }
     pthread_mutex_unlock(&turn_lock);
 }
@@ -740,7 +739,7 @@ static struct tally after_turn(struct tally since, double enough) {
  * how many of a graph's there are between two turns would not be known. */
 static void *limit_rate(void *limit) {
     double most = *(double *)limit;
-    uint64_t turning_ns = state.turning_ns;
+    uint64_t turning_ns = 0, seen_in_graphs = 0; /* at the end of the turn before */
     while (state.is_on && !state.has_ended && getpid() == state.pid) {
         take_turn(0); /* which a graph that was being made had put off */
         struct tally before = flushed_tally(), after;
@@ -754,12 +753,15 @@ static void *limit_rate(void *limit) {
         if (!ask_for(1, after.graphs != before.graphs)) continue;
         after = turned;
         double on_s = (double)(now_ns() - begin_ns) / 1e9, off_s = looked_at(before, after) / (most / 2) - on_s;
-        if (after.graphs != before.graphs && off_s < GRAPHS_OFF * on_s) off_s = GRAPHS_OFF * on_s;
-        if (off_s > MOST_OFF_S) off_s = MOST_OFF_S;
-        double turns_s = TURN_COSTS * (double)(state.turning_ns - turning_ns) / 1e9;
+        uint64_t cost_ns = state.turning_ns - turning_ns + LOOK_NS * (state.seen_in_graphs - seen_in_graphs);
         turning_ns = state.turning_ns;
-        if (state.has_left && off_s < turns_s) off_s = turns_s < MOST_LEFT_S ? turns_s : MOST_LEFT_S;
-        sleep_off(off_s);
+        seen_in_graphs = state.seen_in_graphs;
+        if (state.has_left)
+            off_s = TURN_COSTS * (double)cost_ns / 1e9;
+        else if (after.graphs != before.graphs && off_s < GRAPHS_OFF * on_s)
+            off_s = GRAPHS_OFF * on_s;
+        double most_s = state.has_left ? MOST_LEFT_S : MOST_OFF_S;
+        sleep_off(off_s < most_s ? off_s : most_s);
         double launched = (double)launched_between(before, after);
         struct tally end = flushed_tally();
         for (int i = 0; i < MOST_WAIT_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {
@@ -833,8 +835,6 @@ static const char *find_functions(void *library) {
     *(void **)&cupti.enable_domain = dlsym(library, "cuptiEnableDomain");
     if (version >= LEAVING_API && cupti.subscribe && cupti.unsubscribe && cupti.enable_domain)
         *(void **)&cupti.finalize = dlsym(library, "cuptiFinalize");
-    state.says_turns = getenv("PTXBENCH_SAYS_TURNS") != NULL;
-    state.stays = !getenv("PTXBENCH_LEAVES_CUPTI");
     say("cupti %u\n", version);
     return NULL;
 }

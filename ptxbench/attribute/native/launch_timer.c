@@ -276,22 +276,25 @@ static int goes_into_graph(void *stream) {
     return driver.is_capturing && (driver.is_capturing(stream, &capturing) || capturing);
 }
 
-/* Streams in which was launched since CUPTI is there. */
+/* Streams in which a thread launched since CUPTI is there. */
 static struct {
     void *handles[MOST_STREAMS];
     volatile size_t count;
+    pthread_t thread;
 } streams;
 
 static void note_stream(void *stream) {
     if (state.has_left || state.stays || !stands_between()) return;
+    if (streams.count && !pthread_equal(streams.thread, pthread_self())) return stay("several threads launch");
     for (size_t i = 0; i < streams.count; i++)
         if (streams.handles[i] == stream) return;
     pthread_mutex_lock(&turn_lock);
     /* The stream of a thread can be asked by that thread alone. */
     if (stream == PER_THREAD || streams.count == MOST_STREAMS)
-        state.stays = 1;
+        stay("it has too many streams, or such of a thread alone");
     else
         streams.handles[streams.count++] = stream;
+    streams.thread = pthread_self();
     pthread_mutex_unlock(&turn_lock);
 }
 
@@ -312,11 +315,15 @@ static void take_asked(void *stream, int is_graph) {
         take_turn(wait_for(stream));
         __atomic_fetch_sub(&state.waits, 1, __ATOMIC_RELAXED);
     }
+    /* No graph is launched while CUPTI is there and looks at nothing: it would not outlive that it is left. */
     if (!is_graph || state.has_left || state.stays || !(state.is_off || state.is_paused)) return;
     int is_idle = wait_for(stream);
     pthread_mutex_lock(&turn_lock);
-    if (!state.has_left && is_idle && state.is_off && !state.making) leave();
-    state.stays |= !state.has_left;
+    if (!state.has_left && is_idle && state.is_off && !state.making) {
+        cupti.flush_all(1);
+        leave();
+    }
+    if (!state.has_left) stay("a graph was launched while no kernels were looked at");
     pthread_mutex_unlock(&turn_lock);
 }
 
@@ -444,7 +451,7 @@ static void *exported(const char *name) {
         static int (*next)(void *);                                                                         \
         if (!next) *(void **)&next = exported(#entry);                                                       \
         pthread_mutex_lock(&turn_lock);                                                                     \
-        state.stays |= !is_stream && streams.count;                                                         \
+        if (!is_stream && streams.count) stay("a context was destroyed");                                   \
         for (size_t i = 0; i < streams.count; i++)                                                          \
             if (!is_stream || streams.handles[i] == what) streams.handles[i--] = streams.handles[--streams.count]; \
         pthread_mutex_unlock(&turn_lock);                                                                   \
