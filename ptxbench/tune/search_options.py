@@ -43,7 +43,7 @@ class SearchOptions:
         alpha: Minimize alpha t + (1 - alpha) e instead; time t and energy e are relative to the first
             variant.
         power_limit_w: Leave out variants above this power (for --objective power-limited).
-        strategy: Search by timed (time so many as --trials, then measure the power of the estimate's best
+        strategy: Search by timed (time as many as --trials, then measure the power of the estimate's best
             five), estimate, random, guerreiro (block sizes in the order of their occupancy, for tune
             kernel), a way to tune clocks such as race-to-idle+clocks, or a strategy of Kernel Tuner such as
             genetic_algorithm (default: timed with a table, estimate for time, else random).
