@@ -113,9 +113,7 @@ struct node_parameters {
 };
 _Static_assert(offsetof(struct node_parameters, kernel) == 56, "kern");
 static struct {
-    int (*subscribe)(void **, void (*)(void *, uint32_t, uint32_t, const struct call *), void *);
-    int (*enable_callback)(uint32_t, void *, uint32_t, uint32_t);
-    int (*unsubscribe)(void *);
+    int (*enable)(uint32_t, void *, uint32_t, uint32_t);
     void *subscriber;
 } callbacks;
 
@@ -777,7 +775,8 @@ static void after_call(uint32_t id, const struct call *call) {
     }
 }
 
-static void on_call(void *unused, uint32_t domain, uint32_t id, const struct call *call) {
+static void on_call(void *unused, uint32_t domain, uint32_t id, const void *data) {
+    const struct call *call = data;
     (void)unused;
     int is_begin = call->site == SITE_ENTER;
     if (is_begin && !replay.after && !ends_something(id)) return;
@@ -1487,7 +1486,7 @@ static void *replay_all(void *unused) {
     state.is_replaying = 1;
     cupti.flush_all(1);
     cupti.disable(KIND_CONCURRENT_KERNEL);
-    if (!replay.after) callbacks.unsubscribe(callbacks.subscriber);
+    if (!replay.after) cupti.unsubscribe(callbacks.subscriber);
     tell("begin %llu\n", (unsigned long long)now_ns());
     tell_seen();
     struct turn *turns = calloc(replay.count + 1, sizeof *turns);
@@ -1690,9 +1689,7 @@ static void start_replay(void) {
     replay.window_s = window_ms / 1e3;
     replay.has_waits = waits && !regcomp(&replay.waits, waits, REG_EXTENDED | REG_ICASE | REG_NOSUB);
     void *library = open_cupti(), *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    *(void **)&callbacks.subscribe = library ? dlsym(library, "cuptiSubscribe") : NULL;
-    *(void **)&callbacks.enable_callback = library ? dlsym(library, "cuptiEnableCallback") : NULL;
-    *(void **)&callbacks.unsubscribe = library ? dlsym(library, "cuptiUnsubscribe") : NULL;
+    *(void **)&callbacks.enable = library ? dlsym(library, "cuptiEnableCallback") : NULL;
     const char *missing = NULL;
     int is_needed = 0;
 #define FIND(name, arguments)                                                 \
@@ -1705,8 +1702,8 @@ static void start_replay(void) {
         say("noreplay the driver has no %s\n", missing);
         return;
     }
-    int code = callbacks.subscribe && callbacks.enable_callback && callbacks.unsubscribe
-                   ? callbacks.subscribe(&callbacks.subscriber, on_call, NULL)
+    int code = cupti.subscribe && callbacks.enable && cupti.unsubscribe
+                   ? cupti.subscribe(&callbacks.subscriber, on_call, NULL)
                    : -1;
     if (code) {
         say("noreplay another tool has CUPTI's callbacks (CUPTI code %d)\n", code);
@@ -1717,7 +1714,7 @@ static void start_replay(void) {
     on_record = on_kernel;
     /* What a version of CUPTI does not know, the driver that it is for does not have. */
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
-        callbacks.enable_callback(1, callbacks.subscriber, DOMAIN_DRIVER, watched[i]);
+        callbacks.enable(1, callbacks.subscriber, DOMAIN_DRIVER, watched[i]);
 }
 
 __attribute__((constructor)) static void offer_replay(void) { on_start = start_replay; }
