@@ -14,14 +14,22 @@ def gemm(*arguments):
     return run(["tune", "gemm", "--gpu", "simulated:h200", *map(str, arguments)])
 
 
-def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
-    assert gemm(*SMALL, "--trials", "2", "--out", tmp_path / "t") == 0
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """The options of a small product in a small space, which is walked through in no time."""
+    space = tmp_path_factory.mktemp("space") / "tiny.toml"
+    space.write_text(TINY)
+    return [*SMALL, "--space", str(space)]
+
+
+def test_shows_the_best_the_front_and_where_they_are(tiny, tmp_path, capsys):
+    assert gemm(*tiny, "--trials", "2", "--out", tmp_path / "t") == 0
     shown = capsys.readouterr().out
     assert "SIMULATED, no measurement" in shown
     assert "front of time and energy" in shown
     assert "unchecked" in shown
     assert (tmp_path / "t" / "pareto.svg").read_text().startswith("<?xml")
-    assert gemm(*SMALL, "--trials", "2", "--out", tmp_path / "t", "--resume", "--json") == 0
+    assert gemm(*tiny, "--trials", "2", "--out", tmp_path / "t", "--resume", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["tried"] == 2
     assert document["gpu"]["kind"] == "simulated"
@@ -44,22 +52,23 @@ def test_shows_the_best_the_front_and_where_they_are(tmp_path, capsys):
         (["--alpha", "2"], "--alpha"),
         (["--gpu", "replay:nowhere"], "nowhere"),
         (["--sizes", "512"], "leave out --m, --n and --k"),
-        (["--core", "wgmma"], "no variant multiplies f32 by wgmma: gemm.toml has no table [f32-wgmma]"),
+        (
+            ["--core", "wgmma", "--space", "gemm"],
+            "no variant multiplies f32 by wgmma: gemm.toml has no table [f32-wgmma]",
+        ),
     ],
 )
-def test_bad_input_is_one_line(tmp_path, capsys, arguments, words):
-    assert gemm(*SMALL, "--out", tmp_path / "t", *arguments) == 2
+def test_bad_input_is_one_line(tiny, tmp_path, capsys, arguments, words):
+    assert gemm(*tiny, "--out", tmp_path / "t", *arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert words in captured.err
 
 
-def test_with_a_table_all_are_timed_and_the_power_of_five_is_measured(tmp_path, capsys):
-    space = tmp_path / "tiny.toml"
-    space.write_text(TINY)
-    words = ["--space", space, "--table", "h200", "--trials", 7, "--out", tmp_path / "t"]
-    assert gemm(*SMALL, *words) == 0
+def test_with_a_table_all_are_timed_and_the_power_of_five_is_measured(tiny, tmp_path, capsys):
+    words = ["--table", "h200", "--trials", 7, "--out", tmp_path / "t"]
+    assert gemm(*tiny, *words) == 0
     assert "7 tried, of which 2 were timed alone and 0 are not valid" in capsys.readouterr().out
     statuses = [
         json.loads(line)["status"] for line in (tmp_path / "t" / "trials.jsonl").read_text().splitlines()
@@ -67,17 +76,17 @@ def test_with_a_table_all_are_timed_and_the_power_of_five_is_measured(tmp_path, 
     assert statuses[:7] == ["pruned"] * 7
 
 
-def test_tuning_for_time_needs_no_table_and_no_power(tmp_path, capsys):
+def test_tuning_for_time_needs_no_table_and_no_power(tiny, tmp_path, capsys):
     arguments = ["--objective", "time", "--measure", "time", "--candidates", "4", "--trials", "2"]
-    assert gemm(*SMALL, *arguments, "--out", tmp_path / "t") == 0
+    assert gemm(*tiny, *arguments, "--out", tmp_path / "t") == 0
     captured = capsys.readouterr()
     assert "2 tried" in captured.out
     assert captured.err == "ptxbench: no picture: there is nothing to draw: no variant has an energy\n"
 
 
-def test_no_variant_under_the_power_limit_is_exit_code_1(tmp_path, capsys):
+def test_no_variant_under_the_power_limit_is_exit_code_1(tiny, tmp_path, capsys):
     arguments = ["--objective", "power-limited", "--power-limit-w", "10", "--trials", "1"]
-    assert gemm(*SMALL, *arguments, "--out", tmp_path / "t") == 1
+    assert gemm(*tiny, *arguments, "--out", tmp_path / "t") == 1
 
 
 def test_ctrl_c_says_how_to_continue(tmp_path, capsys, monkeypatch):
