@@ -1,5 +1,6 @@
 """What the README shows is what was measured."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -55,6 +56,19 @@ def test_a_power_that_cannot_be_is_the_same_on_each_page(page):
     assert re.findall(r"([\d.]+) times the (?:board's )?highest limit", text) == [
         f"{LIMITS.power_over_limit:g}"
     ]
+
+
+def test_the_method_says_how_sources_and_counters_of_the_kept_runs_agree():
+    manifests = [json.loads(path.read_text()) for path in ROOT.glob("results/*/**/manifest.json")]
+    checks = [(one.get("part") or one).get("source_check") for one in manifests]
+    ratios = [(one["ratio"], one["error"]) for one in checks if one]
+    mean = sum(ratio / error**2 for ratio, error in ratios) / sum(error**-2 for _, error in ratios)
+    apart = max(abs(ratio - mean) / error for ratio, error in ratios)
+    assert (
+        f"In the {len(ratios)} kept runs of H100s and H200s whose manifest has the ratio (`source_check`)"
+        f" it is {min(ratios)[0]:.3f} to {max(ratios)[0]:.3f}, each within {apart:.1f} standard errors"
+        f" of their mean, {mean:.4f}."
+    ) in " ".join((ROOT / "docs/method.md").read_text().split())
 
 
 def test_every_file_that_the_documents_link_to_is_there():
