@@ -47,6 +47,8 @@ _CLEARLY = 0.1
 _LONG_MS = 2.0
 # Of fewer common operations two boards say little of each other.
 _LEAST_COMMON = 10
+# All rows nearer to an operation, in powers of two, are left out to judge intervals far from rows.
+_HOLE = 1.5
 
 
 @dataclass(frozen=True)
@@ -267,32 +269,45 @@ def repeat_tables(found: Sequence[Agreement]) -> str:
 
 
 def between_text(rows: Sequence[OperationRow]) -> str:
-    """Say how well the rest of a table tells each of its operations: its own GPU's alone, and all of it."""
+    """Say how well the rest of a table tells each of its operations: its own GPU's alone, and all of it.
+
+    Once with all other operations of its GPU, once without those that are near it, too.
+    """
     known = [cost for cost in measured_costs(rows) if cost.boards]
-    said = []
-    for name, is_alone in (("the rest of the same GPU", True), ("the rest of all GPUs", False)):
-        held, off, wide = [], [], []
-        for cost in known:
-            rest = [
-                row
-                for row in rows
-                if row.op_name == cost.operation.op
-                and (row.device == cost.device if is_alone else True)
-                and (row.device, row.operation) != (cost.device, cost.operation)
-            ]
-            told = next(
-                (one for one in operation_costs(rest, cost.operation) if one.device == cost.device), None
-            )
-            if told is not None and math.isfinite(told.energy_j):
-                held.append(told.low_j <= cost.energy_j <= told.high_j)
-                off.append(abs(told.energy_j / cost.energy_j - 1))
-                wide.append(told.high_j / told.energy_j - 1)
-        said.append(
-            f"between rows: of {len(known)} operations {name} tells {len(held)}, its interval holds"
-            f" {sum(held) / max(len(held), 1):.0%}; off by {median(off or [math.nan]):.1%} at the median,"
-            f" with an interval of {median(wide or [math.nan]):+.0%}"
-        )
-    return "\n".join(said)
+    return "\n".join(
+        f"between rows: of {len(known)} operations {name}{without} tells"
+        f" {_told_text(known, rows, alone, near)}"
+        for near, without in ((0.0, ""), (_HOLE, f", without what is nearer than {_HOLE} powers of two,"))
+        for name, alone in (("the rest of the same GPU", True), ("the rest of all GPUs", False))
+    )
+
+
+def _told_text(known: Sequence[OperationCost], rows: Sequence[OperationRow], alone: bool, near: float) -> str:
+    held, off, wide = [], [], []
+    for cost in known:
+        rest = [
+            row
+            for row in rows
+            if row.op_name == cost.operation.op
+            and ((row.device != cost.device and not alone) or _is_left(row, cost, near))
+        ]
+        told = next((one for one in operation_costs(rest, cost.operation) if one.device == cost.device), None)
+        if told is not None and math.isfinite(told.energy_j):
+            held.append(told.low_j <= cost.energy_j <= told.high_j)
+            off.append(abs(told.energy_j / cost.energy_j - 1))
+            wide.append(told.high_j / told.energy_j - 1)
+    return (
+        f"{len(held)}, its interval holds {sum(held) / max(len(held), 1):.0%}; off by"
+        f" {median(off or [math.nan]):.1%} at the median, with an interval of"
+        f" {median(wide or [math.nan]):+.0%}"
+    )
+
+
+def _is_left(row: OperationRow, cost: OperationCost, near: float) -> bool:
+    """Return whether a row of its GPU stays: it is no row of this operation, nor of one that is near."""
+    shape, at = row.operation.shape, cost.operation.shape
+    distance = math.dist([math.log2(size) for size in shape], [math.log2(size) for size in at])
+    return row.device == cost.device and row.operation != cost.operation and distance >= near
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -6,13 +6,15 @@ of n for the mean of n boards, in quadrature. It holds the intervals of the boar
 one kind and type the logarithm of the energy is taken to be linear in the logarithms of its flops and bytes
 (and some more bytes, for the shortest kernels), near the operation: weighted least squares on the nearest
 rows, by the distance of the shapes in powers of two. The interval is that of a prediction (t distribution),
-with the scatter of the rows about the fit, each left out in turn, and the widest of a row's own in
-quadrature.
+with what the nearest rows are missed by, and the widest of a row's own in quadrature. Each of them is
+predicted in the same way, without those that are nearer to it than the next row is to the operation: what is
+far from all rows is missed by more. Products whose n or k is ragged tell nothing of others, nor others of
+them.
 
 What another GPU has a row of is also known by what the two differ by: the weighted mean of the logarithm of
 the ratio of their energies, of the nearest operations of this kind that both have, of any type. The interval
-is made in the same way. Of the two the narrower one counts. Beyond the rows there is no number, nor where it
-is not known within a factor of three.
+is made in the same way. Of the two the narrower one counts. Beyond the rows there is no number, nor between
+them where the next one is more than a factor of four away, nor where it is known to no factor of three.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxbench.catalogue.operations import Operation
 from ptxbench.catalogue.product import board_halves
@@ -41,6 +44,9 @@ _SHORTEST_BYTES = 4e6
 _NEAR = 1.0
 # So far beyond the rows, in powers of two, the next row is still near.
 _BEYOND = 1e-6
+# From so many powers of two to the next row on, intervals between rows hold 84% where 95% should.
+_FARTHEST = 2.0
+_FAR = "its shape lies too far from those that were measured"
 # Rows of 16 bytes in the narrowest type but fp8, which tensor cores are fed by.
 _ALIGNED = 8
 # A call of PyTorch takes the host some 10 to 20 us.
@@ -49,6 +55,8 @@ _HOST_MS = 0.03
 _SINGULAR = 1e-2
 # An interval of a factor of three either way says nothing.
 _VAGUE = math.log(3)
+
+_Nearest = tuple[npt.NDArray[np.intp], Float64s]
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ def _cost(known: Sequence[OperationCost], operation: Operation, device: str) -> 
     exact = [one for one in known if (one.operation, one.device) == (operation, device)]
     if exact and exact[0].boards:
         return exact[0]
-    usable = [one for one in known if one.boards]
+    usable = [one for one in known if one.boards and _is_odd(one.operation) == _is_odd(operation)]
     found = _between(usable, operation, device)
     by_others = (_beside(usable, one, device) for one in usable if one.operation == operation)
     told = [one for one in (found, *by_others) if one is not None and math.isfinite(one.energy_j)]
@@ -130,24 +138,26 @@ def _between(usable: Sequence[OperationCost], operation: Operation, device: str)
     """Return what rows of the same GPU and type tell, or why they tell nothing."""
     own = [one for one in usable if one.device == device]
     alike = [one for one in own if one.operation.dtype == operation.dtype]
+    if len(alike) < _LEAST_ROWS and _is_odd(operation):
+        text = f"its n or k is no multiple of {_ALIGNED}, and libraries have other kernels for such products"
+        return _unknown(operation, device, text)
     if len(alike) < _LEAST_ROWS:
         few = f"{len(alike)} rows of {operation.op} {operation.dtype}, and {_LEAST_ROWS} are needed"
         types = sorted({one.operation.dtype for one in own})
         others = f"; it has {operation.op} in {', '.join(types)}" if len(own) > len(alike) else ""
         return _unknown(operation, device, f"{few}{others}")
-    if operation.op == "gemm" and _is_odd(operation) and not any(_is_odd(one.operation) for one in alike):
-        text = f"its n or k is no multiple of {_ALIGNED}, and libraries have other kernels for such products"
-        return _unknown(operation, device, text)
     if not _is_within(alike, operation):
         sizes = np.array([one.operation.shape for one in alike])
         least, most = ("x".join(map(str, reach(sizes, axis=0))) for reach in (np.min, np.max))
         text = f"its shape lies beyond those that were measured, {least} to {most}"
         return _unknown(operation, device, text)
+    if _distances(alike, operation).min() > _FARTHEST + _BEYOND:
+        return _unknown(operation, device, _FAR)
     return _interpolated(alike, operation, device)
 
 
-def _is_odd(product: Operation) -> bool:
-    return any(size % _ALIGNED for size in product.shape[1:])
+def _is_odd(operation: Operation) -> bool:
+    return operation.op == "gemm" and any(size % _ALIGNED for size in operation.shape[1:])
 
 
 def _is_within(known: Sequence[OperationCost], operation: Operation) -> bool:
@@ -161,11 +171,11 @@ def _beside(usable: Sequence[OperationCost], other: OperationCost, device: str) 
     own = [one for one in usable if one.device == device and one.operation in theirs]
     if len(own) < _LEAST_ROWS or not _is_within(own, other.operation):
         return None
-    chosen, weight = _nearest(own, other.operation)
-    beside = [*(theirs[one.operation] for one in chosen), other]
+    beside = [*(theirs[one.operation] for one in own), other]
     name = without_maker(other.device)
-    how = f"by the row of {name}, and {len(chosen)} that both have, nearest {chosen[0].operation}"
-    return _told(other.operation, device, chosen, weight, np.empty((len(chosen), 0)), how, beside)
+    nearest = own[_nearest(own, other.operation)[0][0]].operation
+    how = f"by the row of {name}, and {min(len(own), _NEIGHBOURS)} that both have, nearest {nearest}"
+    return _told(other.operation, device, own, np.empty((len(own) + 1, 0)), how, beside)
 
 
 def _measured(rows: Sequence[OperationRow], board_half: float | None) -> OperationCost:
@@ -194,27 +204,33 @@ def _measured(rows: Sequence[OperationRow], board_half: float | None) -> Operati
     )
 
 
-def _nearest(known: Sequence[OperationCost], operation: Operation) -> tuple[list[OperationCost], Float64s]:
-    """Return the rows nearest to an operation, and their weights; another type is an octave off."""
+def _nearest(known: Sequence[OperationCost], operation: Operation, beyond: float = 0.0) -> _Nearest:
+    """Return which rows are nearest to an operation, from a distance on, and their weights."""
+    distance = _distances(known, operation)
+    order = np.argsort(distance, kind="stable")
+    nearest = order[distance[order] >= beyond * (1 - _BEYOND)][:_NEIGHBOURS]
+    return nearest, 1 / (1 + (distance[nearest] / _NEAR) ** 2)
+
+
+def _distances(known: Sequence[OperationCost], operation: Operation) -> Float64s:
+    """Return how far rows are from an operation, in powers of two; another type is an octave off."""
     shapes = np.log2([one.operation.shape for one in known]) - np.log2(operation.shape)
-    distance = np.linalg.norm(shapes, axis=1) + [one.operation.dtype != operation.dtype for one in known]
-    nearest = np.argsort(distance, kind="stable")[:_NEIGHBOURS]
-    return [known[i] for i in nearest], 1 / (1 + (distance[nearest] / _NEAR) ** 2)
+    types = [one.operation.dtype != operation.dtype for one in known]
+    return np.asarray(np.linalg.norm(shapes, axis=1) + types, dtype=np.float64)
 
 
 def _interpolated(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
-    chosen, weight = _nearest(known, operation)
-    terms = np.array([_terms(one.operation) for one in chosen]) - _terms(operation)
-    near = ", ".join(one.operation.shape_text for one in chosen[:2])
-    how = f"between {len(chosen)} measured rows, nearest {near}"
-    return _told(operation, device, chosen, weight, terms, how)
+    nearest, _ = _nearest(known, operation)
+    near = ", ".join(known[i].operation.shape_text for i in nearest[:2])
+    how = f"between {len(nearest)} measured rows, nearest {near}"
+    terms = np.array([_terms(one) for one in (*(one.operation for one in known), operation)])
+    return _told(operation, device, known, terms, how)
 
 
 def _told(
     operation: Operation,
     device: str,
-    chosen: Sequence[OperationCost],
-    weight: Float64s,
+    known: Sequence[OperationCost],
     terms: Float64s,
     how: str,
     beside: Sequence[OperationCost] = (),
@@ -224,28 +240,32 @@ def _told(
     Args:
         operation: The operation.
         device: Name of the GPU that the rows are of.
-        chosen: The rows.
-        weight: Of each.
-        terms: What the logarithms are linear in, of each row less the operation's; shape (rows, terms).
+        known: The rows.
+        terms: What the logarithms are linear in, of each row, then of the operation; shape (rows + 1, terms).
         how: Which rows they are.
         beside: Another GPU's for the same operations, then this one: ratios to these are what is told.
     """
-    base = [(one.energy_j, one.time_s) for one in beside] or [(1.0, 1.0)] * (len(chosen) + 1)
-    energy, time = np.log([(one.energy_j, one.time_s) for one in chosen]).T - np.log(base[:-1]).T
-    value, spread = _predict(terms, energy, weight)
-    left_out = [
-        energy[i] - _predict(terms[keep] - terms[i], energy[keep], weight[keep])[0]
-        for i in range(len(chosen))
-        for keep in [np.arange(len(chosen)) != i]
-    ]
-    # Of rows that are left out each lies about as far from the rest as the operation from all.
-    scatter = math.sqrt(float(np.average(np.square(left_out), weights=weight)))
+    base = [(one.energy_j, one.time_s) for one in beside] or [(1.0, 1.0)] * (len(known) + 1)
+    energy, time = np.log([(one.energy_j, one.time_s) for one in known]).T - np.log(base[:-1]).T
+    nearest, weight = _nearest(known, operation)
+    value, spread = _predict(terms[nearest] - terms[-1], energy[nearest], weight)
+    hole = float(_distances(known, operation).min())
+    missed, counts = [], []
+    for i, its_weight in zip(nearest, weight, strict=True):
+        others, of_others = _nearest(known, known[i].operation, hole)
+        if len(others) >= _LEAST_ROWS - 1:
+            missed.append(energy[i] - _predict(terms[others] - terms[i], energy[others], of_others)[0])
+            counts.append(its_weight)
+    if len(missed) < 2:
+        return _unknown(operation, device, _FAR)
+    scatter = math.sqrt(float(np.average(np.square(missed), weights=counts)))
+    chosen = [known[i] for i in nearest]
     own = max(math.log(one.high_j / one.energy_j) for one in chosen)
-    half = math.hypot(student_quantile(len(chosen) - 1) * max(scatter, spread), own)
+    half = math.hypot(student_quantile(len(missed) - 1) * max(scatter, spread), own)
     if half > _VAGUE:
         return _unknown(operation, device, "the rows nearest to it tell it to no factor of three")
     energy_j = base[-1][0] * math.exp(value)
-    time_s = base[-1][1] * math.exp(_predict(terms, time, weight)[0])
+    time_s = base[-1][1] * math.exp(_predict(terms[nearest] - terms[-1], time[nearest], weight)[0])
     return OperationCost(
         operation,
         device,

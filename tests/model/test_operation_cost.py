@@ -173,6 +173,36 @@ def test_between_rows_intervals_hold_the_truth():
     assert np.median(widths) < 0.5
 
 
+def _gemms(shapes):
+    return [operation_row(Operation("gemm", "bf16", shape)) for shape in shapes]
+
+
+def test_an_interval_is_wider_where_the_next_row_is_farther():
+    """Here energy bends: at few rows it is that of the weights, and hardly changes."""
+    sizes = [round(2 ** (step / 2)) for step in range(26)]
+    dense = _gemms([(m, n, 4096) for m in sizes for n in (4096, 5120)])
+    at = Operation("gemm", "bf16", (100, 4096, 4096))
+    hole = [row for row in dense if not 40 < row.operation.shape[0] < 250]
+    (near,), (far,) = (operation_costs(some, at) for some in (dense, hole))
+    assert far.high_j / far.energy_j - 1 > 2 * (near.high_j / near.energy_j - 1)
+    assert all(one.low_j <= operation_energy_j(at) <= one.high_j for one in (near, far))
+    wide = [row for row in dense if not 20 < row.operation.shape[0] < 500]
+    (none,) = operation_costs(wide, at)
+    assert math.isnan(none.energy_j)
+    assert "too far" in none.how
+
+
+def test_products_of_odd_sizes_and_others_tell_nothing_of_each_other():
+    even = _gemms([(m, n, 4096) for m in (64, 128, 256, 512) for n in (4096, 8192)])
+    odd = [operation_row(Operation("gemm", "bf16", (64 * m, 4097, 4097)), noise=9) for m in (1, 2, 3, 4, 8)]
+    at = Operation("gemm", "bf16", (200, 5120, 4096))
+    assert operation_costs([*even, *odd], at) == operation_costs(even, at)
+    (one,) = operation_costs([*even, odd[0]], Operation("gemm", "bf16", (64, 4097, 4100)))
+    assert "no multiple of 8" in one.how
+    (told,) = operation_costs([*even, *odd], Operation("gemm", "bf16", (100, 4097, 4097)))
+    assert told.energy_j > 5 * operation_energy_j(told.operation)
+
+
 def test_shapes_of_one_dimension_are_interpolated_too(rows):
     (found,) = operation_costs(rows[:9], Operation("add", "f32", (1 << 25,)))
     assert math.isnan(found.energy_j)
