@@ -23,7 +23,7 @@ _ANY_TARGET = "sm_86"
 _UNNAMED = "what is documented since Ampere, as the file does not name its GPU (`gpu_name`)"
 # Boards of before Ampere, whose power NVML does not call a mean over 1 s.
 _OLDER = re.compile(
-    r"\b(GTX|TITAN|QUADRO|(GTX |RTX )?20[5-8]0|[KMP]\d{1,3}\w?|V100S?|T4|T1000|T2000)\b", re.I
+    r"\b(GTX|TITAN|QUADRO|20[6-8]0|[KMP]\d{1,3}\w?|V100S?|T4|T[4-6][05]0|T1[02]00|T2000)\b", re.I
 )
 _OLDER_TARGET = "sm_75"
 # A mean power is above the limit for short: by 3% over windows of a second.

@@ -135,6 +135,8 @@ def parse_operation(text: str) -> Operation | None:
     shape = tuple(map(int, shapes[0].split("x")))
     if len(shape) != len(kind.dims) or not all(0 < size <= _MOST for size in shape):
         raise InputError(f"{text!r} has a shape that {op} cannot have: {form}")
+    if "kv_heads" in kind.dims and shape[1] % shape[2]:
+        raise InputError(f"{text!r} has a shape that {op} cannot have: HEADS must be a multiple of KV_HEADS")
     if dtypes[0] not in kind.dtypes:
         raise InputError(f"{op} has no {dtypes[0]}; it has {', '.join(kind.dtypes)}")
     return Operation(op, dtypes[0], shape)

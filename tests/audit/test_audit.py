@@ -399,8 +399,10 @@ def test_of_an_unknown_gpu_nothing_is_bounded_but_long_windows(tmp_path):
     assert math.isinf(board_named("").limit_w)
     assert "before Ampere, as nothing is kept of Tesla V100" in board_named("Tesla V100").origin
     # What NVML calls a mean over 1 s is one since Ampere alone.
-    for name, mean_s in (("GeForce RTX 2080 Ti", 0), ("Tesla K80", 0), ("RTX 5090", 1), ("RTX 2000 Ada", 1)):
-        assert board_named(name).sensor(SourceName.USAGE).averaging_s == mean_s
+    older = ("GeForce RTX 2080 Ti", "Tesla K80", "Tesla V100-SXM2-32GB", "NVIDIA T600")
+    newer = ("RTX 5090", "RTX 2000 Ada", "GeForce RTX 2050", "NVIDIA Thor T4000")
+    for name in (*older, *newer):
+        assert board_named(name).sensor(SourceName.USAGE).averaging_s == (name in newer)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def test_an_operation_is_named_by_kind_shape_and_type(text, found):
         ("gemm 4096x4096x4096", "is no operation"),
         ("gemm 0x4x4 bf16", "cannot have"),
         ("attention_prefill 1x8x8x512x64 f64", "it has bf16, f16"),
+        ("attention_decode 1x32x7x512x64 bf16", "HEADS must be a multiple of KV_HEADS"),
         ("gemm 4x4x4 bf16 bf16", "is no operation"),
         ("gemm 4x4x4 int4", "DTYPE is one of bf16, f16, tf32"),
         ("matmul 4x4x4 bf16", "no kind of operation: gemm, attention_prefill"),
