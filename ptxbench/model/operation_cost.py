@@ -47,8 +47,8 @@ _BEYOND = 1e-6
 # From so many powers of two to the next row on, intervals between rows hold 84% where 95% should.
 _FARTHEST = 2.0
 _FAR = "its shape lies too far from those that were measured"
-# Rows of 16 bytes in the narrowest type but fp8, which tensor cores are fed by.
-_ALIGNED = 8
+# Elements of the 16 bytes by which tensor cores are fed, in the narrowest type: fp8, and all others.
+_ALIGNED_FP8, _ALIGNED = 16, 8
 # A call of PyTorch takes the host some 10 to 20 us.
 _HOST_MS = 0.03
 # Bytes go with flops where shapes have one dimension, and nearly so where a matrix is a vector.
@@ -139,7 +139,8 @@ def _between(usable: Sequence[OperationCost], operation: Operation, device: str)
     own = [one for one in usable if one.device == device]
     alike = [one for one in own if one.operation.dtype == operation.dtype]
     if len(alike) < _LEAST_ROWS and _is_odd(operation):
-        text = f"its n or k is no multiple of {_ALIGNED}, and libraries have other kernels for such products"
+        step = _aligned(operation)
+        text = f"its n or k is no multiple of {step}, and libraries have other kernels for such, or none"
         return _unknown(operation, device, text)
     if len(alike) < _LEAST_ROWS:
         few = f"{len(alike)} rows of {operation.op} {operation.dtype}, and {_LEAST_ROWS} are needed"
@@ -157,7 +158,11 @@ def _between(usable: Sequence[OperationCost], operation: Operation, device: str)
 
 
 def _is_odd(operation: Operation) -> bool:
-    return operation.op == "gemm" and any(size % _ALIGNED for size in operation.shape[1:])
+    return operation.op == "gemm" and any(size % _aligned(operation) for size in operation.shape[1:])
+
+
+def _aligned(operation: Operation) -> int:
+    return _ALIGNED_FP8 if operation.dtype == "fp8" else _ALIGNED
 
 
 def _is_within(known: Sequence[OperationCost], operation: Operation) -> bool:

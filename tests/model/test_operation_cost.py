@@ -218,6 +218,7 @@ def test_shapes_of_one_dimension_are_interpolated_too(rows):
         ("gemm 64x64x64 bf16", "beyond those that were measured, 1x"),
         ("gemm 100000x4096x4096 bf16", "beyond"),
         ("gemm 4095x4095x4096 bf16", "n or k is no multiple of 8"),
+        ("gemm 4096x4104x4096 fp8", "n or k is no multiple of 16"),
         ("attention_decode 4x8x8x2048x64 f16", "0 rows of attention_decode f16, and 5 are needed; it has"),
         ("attention_decode 4x8x8x2048x64 f16", "it has attention_decode in bf16"),
     ],
