@@ -124,7 +124,7 @@ def _of_t4(result: Mapping[str, Any], path: Path) -> dict[str, Any]:
                 f"{path}: {name} of a result must be {'a list' if kind is list else 'an object'}"
             )
     values, times = result.get("configuration", {}), result.get("times", {})
-    entry = {**values, "configuration": list(values)}
+    entry = dict(values)
     measured: list[dict[str, Any]] = [one for one in result.get("measurements", ()) if isinstance(one, dict)]
     for one in measured:
         unit = _UNITS_S.get(str(one.get("unit", "")).lower()) if str(one.get("name")) == "time" else None
@@ -136,7 +136,8 @@ def _of_t4(result: Mapping[str, Any], path: Path) -> dict[str, Any]:
         entry["time"] = result["invalidity"]
     elif result.get("correctness", 1) == 0:
         entry["time"] = "correctness"
-    return entry
+    # Last, as a measurement may have any name.
+    return {**entry, "configuration": list(values)}
 
 
 def _trial(entry: Mapping[str, Any], names: list[str], path: Path) -> Trial:

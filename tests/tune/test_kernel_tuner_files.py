@@ -142,3 +142,12 @@ def test_another_file_is_refused_in_one_line(tmp_path: Path, capsys: Any, text: 
     said = capsys.readouterr().err
     assert why in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.hostile
+def test_a_measurement_of_any_name_moves_no_parameter(tmp_path: Path) -> None:
+    measured = [{"name": "configuration", "value": 5}, {"name": "time", "value": 2.0, "unit": "ms"}]
+    results = [{"configuration": {"block": 64}, "measurements": measured}]
+    (tmp_path / "x.json").write_text(json.dumps({"results": results}))
+    (only,) = read_results(tmp_path / "x.json").trials
+    assert (only.variant.name, only.best_time_s) == ("block=64", pytest.approx(2e-3))
