@@ -186,7 +186,7 @@ def test_a_kernel_without_trials_keeps_its_first_guess():
 
 
 @given(st.lists(st.floats(-2.0, 2.0), min_size=2 * BATCH + COMMON, max_size=2 * BATCH + COMMON))
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 2)
 def test_how_much_a_kernel_draws_does_not_change_what_is_found_of_the_others(shifts):
     _, kernel, stretch, log_power = two_batches(1)
     more = np.array(shifts)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from fakes import run as fake
 from fakes.measuring import hot_trial, trial
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxbench.analysis.loop_energy import pass_energy_pj, shared_by
@@ -211,7 +211,6 @@ def test_what_changes_without_a_pause_begins_no_session():
     assert fit.error_at(46.0) > 0.5
 
 
-@settings(max_examples=50)
 @given(
     slope=st.floats(0.1, 1.0),
     sessions=st.lists(

@@ -73,7 +73,7 @@ _BOARDS = st.builds(
 _PHASES = st.lists(st.tuples(st.floats(0, 600), st.floats(0.01, 60)), min_size=1, max_size=5)
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(_BOARDS, _PHASES)
 def test_energy_and_temperature_match_a_numeric_integration(
     profile: Profile, phases: list[tuple[float, float]]

@@ -46,7 +46,7 @@ def test_long_session_gives_the_drift_within_5_ppm():
     assert alignment.offset_ms.value == pytest.approx(-41_500.0, abs=0.1)
 
 
-@settings(max_examples=4)
+@settings(max_examples=max(1, settings.default.max_examples // 12))
 @given(shift_ns=st.integers(-(10**17), 10**17))
 def test_a_shift_of_the_meters_clock_shifts_the_offset_and_nothing_else(shift_ns):
     base, epoch = found(), SESSION.epoch_ns

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ptxbench.core.errors import InputError
@@ -322,7 +322,6 @@ def read_as_all(path: Path) -> list[str]:
     return refusals
 
 
-@settings(max_examples=150, deadline=None)
 @given(data=st.one_of(table_texts(), st.binary(max_size=400)))
 @example(data=b"")
 @example(data=b"\xff\xfe")
