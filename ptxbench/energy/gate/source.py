@@ -180,12 +180,13 @@ def _split(comparisons: list[Comparison], groups: int) -> list[list[Comparison]]
 
 
 def _scale(findings: Sequence[_Finding]) -> float:
-    """Return the largest difference that is no chance; where all together say little, all that they allow."""
+    """Return the largest difference that is no chance, at least all that the whole allows; 0 if usual."""
     sizes = [abs(one.off) for one in findings if abs(one.off) > one.chance]
     whole = findings[0]
-    allowed = abs(whole.off) + whole.chance if whole.chance > SETTINGS.disagreement else 0.0
-    largest = max([*sizes, allowed])
-    return largest if largest > SETTINGS.usual else 0.0
+    allowed = abs(whole.off) + whole.chance
+    if max(sizes, default=0.0) > SETTINGS.usual or whole.chance > SETTINGS.disagreement:
+        return max([*sizes, allowed])
+    return 0.0
 
 
 def _scatter(comparisons: Sequence[Comparison], whole: _Finding) -> str:
