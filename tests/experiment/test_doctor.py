@@ -164,7 +164,8 @@ def test_table_knows_what_doctor_found_of_this_board_and_of_no_other(of_two_perc
     board, out = of_two_percent
     assert {s.source for s in read_sensor_file(out).sensors} == {"samples", "counter"}
     for named in (out, out / "sensor", out / "sensor" / "sensor.json"):
-        assert known_difference(named, board.info) == pytest.approx(0.02, abs=0.003)
+        # With its error: all that the difference may be.
+        assert 0.02 < known_difference(named, board.info) < 0.03
     assert known_difference(out, replace(board.info, uuid_hash="another")) == 0.0
     assert known_difference(out / "sensor" / "none" / "of" / "it", board.info) == 0.0
 

@@ -36,7 +36,7 @@ def judge_source(
 
     Args:
         comparisons: Stretches of one run and one source.
-        known_difference: Difference that `ptxbench doctor` found for this board, as a fraction.
+        known_difference: What `ptxbench doctor` found for this board, with its error, as a fraction.
         group_factor: Standard errors by which one of the groups must differ.
     """
     if not comparisons:
