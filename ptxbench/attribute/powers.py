@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import nnls
 
 from ptxbench.attribute.equations import SETTINGS, Equations
 from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.least_squares import nonnegative
 from ptxbench.sensors.trace import Float64s
 
 
@@ -74,8 +74,7 @@ def solve(gram: Float64s, side: Float64s, prior: Prior, mean_w: Float64s) -> Flo
     """Solve non-negative least squares with a prior from the normal equations."""
     full, right = gram + np.diag(prior.weight), side + prior.weight * mean_w
     root = np.linalg.cholesky(full + 1e-12 * full.max() * np.eye(len(full)))
-    solved: Float64s = nnls(root.T, np.linalg.solve(root, right))[0]
-    return solved
+    return nonnegative(root.T, np.linalg.solve(root, right))
 
 
 def resampled(equations: Equations, prior: Prior, resamples: int) -> Float64s:

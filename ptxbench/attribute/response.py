@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.optimize import fmin
+import scipy  # noqa: F401, before anything is measured
 
 from ptxbench.attribute.equations import SETTINGS, Equations, Readings, Response, equations_of
 from ptxbench.attribute.exposure import ExposureMatrix
@@ -63,6 +63,7 @@ def responses(readings: Readings, busy: ExposureMatrix, columns: Sequence[tuple[
 
 def _refined(response: Response, refresh_s: float, left: Callable[[Response], float]) -> Response:
     """Return a response of the same shape that leaves less, by the simplex method of Nelder and Mead."""
+    from scipy.optimize import fmin  # takes half a second to load: only where readings are told apart
 
     def at(point: Float64s) -> Response:
         return replace(response, lag_s=float(point[0]) * refresh_s, averaging_s=math.exp(float(point[1])))

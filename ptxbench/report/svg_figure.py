@@ -54,6 +54,7 @@ def page_picture(figure: Figure, name: str) -> Picture:
         name: Of the picture, a word that no other of the page has.
     """
     import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.text import Text
 
     width_in, height_in = figure.get_size_inches()
@@ -73,8 +74,9 @@ def page_picture(figure: Figure, name: str) -> Picture:
     show_as_text(figure)
     out = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(
-            out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+        # Figures are laid out as they are drawn; `savefig` would draw them once more for it.
+        FigureCanvasSVG(figure).print_svg(
+            out, metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
         )
     text_of = out.getvalue()
     svg = text_of[text_of.index("<svg ") :]
