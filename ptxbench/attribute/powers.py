@@ -74,7 +74,7 @@ def solve(gram: Float64s, side: Float64s, prior: Prior, mean_w: Float64s) -> Flo
     """Solve non-negative least squares with a prior from the normal equations."""
     full, right = gram + np.diag(prior.weight), side + prior.weight * mean_w
     root = np.linalg.cholesky(full + 1e-12 * full.max() * np.eye(len(full)))
-    return nonnegative(root.T, np.linalg.solve(root, right))
+    return nonnegative(root.T, np.asarray(np.linalg.solve(root, right), dtype=np.float64))
 
 
 def resampled(equations: Equations, prior: Prior, resamples: int) -> Float64s:

@@ -155,6 +155,7 @@ def architecture_of(target: str) -> Architecture:
     return (exact or known or load_architectures()[:1])[-1]
 
 
+@cache
 def sm_facts(target: str) -> SmFacts:
     """Return what one SM of a target is like.
 

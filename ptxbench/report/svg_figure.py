@@ -75,7 +75,7 @@ def page_picture(figure: Figure, name: str) -> Picture:
     out = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         # Figures are laid out as they are drawn; `savefig` would draw them once more for it.
-        FigureCanvasSVG(figure).print_svg(
+        FigureCanvasSVG(figure).print_svg(  # type: ignore[no-untyped-call]
             out, metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
         )
     text_of = out.getvalue()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from ptxbench.catalogue.architecture import sm_facts
 from ptxbench.catalogue.occupancy import MAX_REGISTERS, MAX_THREADS, BlockNeeds, blocks_per_sm
@@ -78,23 +80,21 @@ def tile_registers(variant: Variant) -> int:
 def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator[str]:
     """Yield why the parameters make no kernel: what does not divide what."""
     v, threads = variant, variant.threads
-    if threads % WARP or threads > MAX_THREADS:
+    whole, along = _stand(v)
+    if not whole:
         yield f"{threads} threads are no whole warps of at most {MAX_THREADS} threads"
         return
-    if threads % v.a_k or threads % v.b_n:
+    if not along:
         yield f"{threads} threads cannot stand {v.a_k} along k or {v.b_n} along n"
         return
     if v.by_warpgroups:
         yield from _wgmma_faults(v)
         return
-    # As the stripes have it (`Variant.stripe_a`), written out: a search asks this a million times.
-    a_m, b_k = threads // v.a_k, threads // v.b_n
-    reads_a = (v.blk_m, v.blk_k, a_m, v.a_k) if op_a is Op.N else (v.blk_k, v.blk_m, v.a_k, a_m)
-    reads_b = (v.blk_k, v.blk_n, b_k, v.b_n) if op_b is Op.N else (v.blk_n, v.blk_k, v.b_n, b_k)
-    if not _divide(reads_a, v.vector):
-        yield f"{a_m} x {v.a_k} threads do not divide the stripe of A"
-    if not _divide(reads_b, v.vector):
-        yield f"{b_k} x {v.b_n} threads do not divide the stripe of B"
+    divides_a, divides_b = _divide(v, op_a, op_b)
+    if not divides_a:
+        yield f"{v.a_m} x {v.a_k} threads do not divide the stripe of A"
+    if not divides_b:
+        yield f"{v.b_k} x {v.b_n} threads do not divide the stripe of B"
     if v.vector * v.dtype.bytes > _VECTOR_BYTES or v.pad % v.vector:
         yield f"vectors of {v.vector} do not fit 16 bytes, or the padding of {v.pad}"
     if v.on_tensor_cores:
@@ -103,10 +103,41 @@ def shape_faults(variant: Variant, op_a: Op = Op.N, op_b: Op = Op.N) -> Iterator
         yield f"{v.dim_m} x {v.dim_n} threads with vectors of {v.vector} do not divide the tile of C"
 
 
-def _divide(reads: tuple[int, int, int, int], vector: int) -> bool:
-    """Return whether threads across and along the rows of a stripe read it wholly."""
-    outer, inner, outer_lanes, inner_lanes = reads
-    return outer % outer_lanes == 0 and inner % (inner_lanes * vector) == 0
+def is_promising(variants: Variant, op_a: Op, op_b: Op, bounds: Bounds) -> bool:
+    """Return whether neither shapes nor bounds are against a variant, by what numpy tells of many at once.
+
+    Parameters may be arrays, and so is the answer then. What is against the others, the faults say.
+    """
+    told = (*_stand(variants), *_promise(variants, bounds))
+    return reduce(and_, told if variants.by_warpgroups else (*told, *_divide(variants, op_a, op_b)))
+
+
+def _stand(v: Variant) -> tuple[bool, bool]:
+    """Return whether threads are whole warps, and stand along k of A and n of B; of arrays, arrays."""
+    return (v.threads % WARP == 0) & (v.threads <= MAX_THREADS), (v.threads % v.a_k + v.threads % v.b_n) == 0
+
+
+def _divide(v: Variant, op_a: Op, op_b: Op) -> tuple[bool, bool]:
+    """Return whether threads read the stripes of A and B wholly; of arrays, arrays."""
+    # As the stripes have it (`Variant.stripe_a`), written out: a search asks this a million times.
+    reads_a = (v.blk_m, v.blk_k, v.a_m, v.a_k) if op_a is Op.N else (v.blk_k, v.blk_m, v.a_k, v.a_m)
+    reads_b = (v.blk_k, v.blk_n, v.b_k, v.b_n) if op_b is Op.N else (v.blk_n, v.blk_k, v.b_n, v.b_k)
+    a, b = (
+        (outer % outer_lanes == 0) & (inner % (inner_lanes * v.vector) == 0)
+        for outer, inner, outer_lanes, inner_lanes in (reads_a, reads_b)
+    )
+    return a, b
+
+
+def _promise(v: Variant, bounds: Bounds) -> tuple[bool, bool, bool, bool]:
+    """Return whether a thread's tile, its aspect, the loop and the reuse are within bounds; or arrays."""
+    results, stripes_bytes = v.tile_m * v.tile_n, (v.blk_m + v.blk_n) * v.blk_k * v.dtype.bytes
+    return (
+        (bounds.min_tile <= results) & (results <= bounds.max_tile),
+        (v.tile_m <= bounds.max_aspect * v.tile_n) & (v.tile_n <= bounds.max_aspect * v.tile_m),
+        results * v.blk_k <= bounds.max_unrolled,
+        v.blk_m * v.blk_n * v.blk_k >= bounds.min_fma_per_byte * stripes_bytes,
+    )
 
 
 def _mma_faults(v: Variant) -> Iterator[str]:
@@ -158,14 +189,14 @@ def quality_faults(variant: Variant, bounds: Bounds) -> Iterator[str]:
     """Yield why a variant cannot be any good."""
     v = variant
     results = v.tile_m * v.tile_n
-    if not bounds.min_tile <= results <= bounds.max_tile:
+    fits, is_square, is_short, is_reused = _promise(v, bounds)
+    if not fits:
         yield f"{results} results a thread are not {bounds.min_tile} to {bounds.max_tile}"
-    if max(v.tile_m, v.tile_n) > bounds.max_aspect * min(v.tile_m, v.tile_n):
+    if not is_square:
         yield f"a thread's {v.tile_m} x {v.tile_n} results are too long or too wide"
-    if results * v.blk_k > bounds.max_unrolled:
+    if not is_short:
         yield f"{results * v.blk_k} multiply-adds in one pass are over {bounds.max_unrolled}"
-    stripes_bytes = (v.blk_m + v.blk_n) * v.blk_k * v.dtype.bytes
-    if v.blk_m * v.blk_n * v.blk_k < bounds.min_fma_per_byte * stripes_bytes:
+    if not is_reused:
         yield f"under {bounds.min_fma_per_byte} multiply-adds for each byte in shared memory"
 
 

@@ -6,12 +6,14 @@ import itertools
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+
+import numpy as np
 
 from ptxbench.core.errors import InputError
 from ptxbench.core.gpu_settings import GpuSettings
@@ -19,7 +21,7 @@ from ptxbench.storage.file_errors import read_text
 from ptxbench.tune.candidate import DEFAULT_SETTINGS, Candidate
 from ptxbench.tune.configuration import Configuration, KernelProblem
 from ptxbench.tune.expression import Value
-from ptxbench.tune.filters import Bounds, misfit, shape_faults
+from ptxbench.tune.filters import Bounds, is_promising, misfit, shape_faults
 from ptxbench.tune.spec import Combinations
 from ptxbench.tune.spec_file import read_combinations
 from ptxbench.tune.variant import OPTIONAL, PARAMETERS, Core, DType, Op, Problem, Variant
@@ -133,9 +135,11 @@ def search_space(problem: Problem, target: str, axes: Axes | None = None) -> Spa
         InputError: The target is not known, or no variant is left.
     """
     axes = axes or load_axes(problem.dtype)
-    every = _combinations(axes, problem.op_a, problem.op_b)
-    kept = tuple(variant for variant in every if not misfit(variant, problem, target, axes.bounds))
+    ways = problem.op_a, problem.op_b
+    few = _combinations(axes, *ways)
+    kept = tuple(variant for variant in few if not misfit(variant, problem, target, axes.bounds))
     if not kept:
+        every = _shaped(_variants(axes, _each(axes.values)), *ways)
         reasons = [misfit(variant, problem, target, axes.bounds) for variant in every]
         like = Counter(map(_without_numbers, reasons)).most_common(1)
         most = next((one for one in reasons if like[0][0] == _without_numbers(one)), "the axes hold nothing")
@@ -153,11 +157,30 @@ def _shipped(name: str) -> str:
 
 @cache
 def _combinations(axes: Axes, op_a: Op, op_b: Op) -> tuple[Variant, ...]:
-    """Return the combinations that make a kernel at all."""
+    """Return the combinations that make a kernel at all; of lists of values, no hopeless ones."""
+    each: Iterable[Sequence[int]]
+    if isinstance(axes.values, Combinations):
+        each = _each(axes.values)
+    else:
+        # Variants of all combinations would take a second to make, and few are left.
+        columns = [column.ravel() for column in np.meshgrid(*axes.values, indexing="ij")]
+        (every,) = _variants(axes, [columns])
+        with np.errstate(divide="ignore"):
+            left = np.flatnonzero(is_promising(every, op_a, op_b, axes.bounds))
+        each = zip(*(column[left].tolist() for column in columns), strict=True)
+    return tuple(_shaped(_variants(axes, each), op_a, op_b))
+
+
+def _variants(axes: Axes, values: Iterable[Sequence[Any]]) -> Iterator[Variant]:
+    """Yield the variant of each combination of values, in the order of `PARAMETERS`."""
     core = "" if axes.core is Core.usual(axes.dtype) else str(axes.core)
     # By place: a dict of each of a million combinations takes as long as the filters.
-    variants = (Variant(axes.dtype, *values, core) for values in _each(axes.values))  # type: ignore[call-arg, arg-type]
-    return tuple(v for v in variants if next(shape_faults(v, op_a, op_b), None) is None)
+    return (Variant(axes.dtype, *one, core) for one in values)  # type: ignore[call-arg]
+
+
+def _shaped(variants: Iterable[Variant], op_a: Op, op_b: Op) -> Iterator[Variant]:
+    """Yield the variants that make a kernel."""
+    return (v for v in variants if next(shape_faults(v, op_a, op_b), None) is None)
 
 
 def _each(values: tuple[tuple[int, ...], ...] | Combinations) -> Iterator[tuple[int, ...]]:

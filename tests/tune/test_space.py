@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,22 @@ def test_doubles_on_the_tensor_cores_need_what_the_target_has() -> None:
     assert {v.mma_k for v in search_space(small, "sm_90a", axes).variants} == {4, 16}
     with pytest.raises(InputError, match=r"no table \[f32-mma\]"):
         load_axes(DType.F32, core=Core.MMA)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "core", "ops"),
+    [(DType.F32, Core.SIMT, "nn"), (DType.F64, Core.MMA, "tn"), (DType.F16, Core.WGMMA, "nn")],
+)
+def test_numpy_leaves_out_no_variant_that_the_filters_keep(dtype: DType, core: Core, ops: str) -> None:
+    axes, (op_a, op_b) = load_axes(dtype, core=core), map(Op, ops)
+    problem = replace(SQUARE[dtype], op_a=op_a, op_b=op_b)
+    values = [one[:: max(1, len(one) - 2)] for one in axes.values]  # type: ignore[union-attr]
+    named = "" if core is Core.usual(dtype) else str(core)
+    every = [Variant(dtype, *one, named) for one in product(*values)]  # type: ignore[call-arg]
+    kept = [v for v in every if not rejection(v, problem, "sm_90a", axes.bounds)]
+    assert 0 < len(kept) < len(every)
+    thinned = replace(axes, values=tuple(values))
+    assert list(search_space(problem, "sm_90a", thinned).variants) == kept
 
 
 GOOD = Variant(DType.F32, 16, 16, 128, 128, 8, 2, 32, 4, 2, 4, 1)
