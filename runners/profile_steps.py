@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ptxbench
+from ptxbench.core.errors import PtxbenchError
 
 if TYPE_CHECKING:
     from ptxbench.attribute.replay.replayed import ProfileFolder
@@ -321,6 +322,13 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--before", type=Path, help="an earlier profile of the step, to compare with")
     asked = parser.parse_args()
+    try:
+        _run(asked)
+    except PtxbenchError as error:
+        parser.exit(2, f"{error}\n")
+
+
+def _run(asked: argparse.Namespace) -> None:
     if asked.name == "three":
         _compare_with_alone(asked.out)
         return
