@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import functools
 import math
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -322,13 +323,6 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--before", type=Path, help="an earlier profile of the step, to compare with")
     asked = parser.parse_args()
-    try:
-        _run(asked)
-    except PtxbenchError as error:
-        parser.exit(2, f"{error}\n")
-
-
-def _run(asked: argparse.Namespace) -> None:
     if asked.name == "three":
         _compare_with_alone(asked.out)
         return
@@ -344,4 +338,8 @@ def _run(asked: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except PtxbenchError as error:
+        print(f"profile_steps: error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
