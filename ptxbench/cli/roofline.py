@@ -127,18 +127,19 @@ def show(options: _ShowOptions) -> None:
         raise click.UsageError("--counts needs --kernels.")
     if options.html is not None:
         require_file(options.html)
-    results = _results(options.run_paths, options.operands)
+        from ptxbench.report.roofline_page import read_roofline, render_rooflines
+
+        reports = [read_roofline(path) for path in options.run_paths]
+        results = [report.result_of(options.operands) for report in reports]
+    else:
+        results = _results(options.run_paths, options.operands)
     placed = _placed(results[0], options.kernels, options.counts)
     if options.plot is not None:
         from ptxbench.report.roofline_plot import plot_roofline
 
         plot_roofline(results, options.plot, placed)
     if options.html is not None:
-        from ptxbench.report.roofline_page import read_roofline, render_rooflines
-
-        write_text(
-            options.html, render_rooflines([read_roofline(path) for path in options.run_paths], placed)
-        )
+        write_text(options.html, render_rooflines(reports, placed))
     if options.as_csv:
         from ptxbench.report.roofline_kernels import kernels_csv, points_csv
 

@@ -88,6 +88,23 @@ class RooflineReport:
     fits: tuple[PatternFit, ...]
     sass: Mapping[str, str]
 
+    def result_of(self, pattern: str) -> RooflineResult:
+        """Return the fit of an operand pattern.
+
+        Raises:
+            InputError: There is none.
+        """
+        fits = {fit.pattern: fit for fit in self.fits}
+        if pattern not in fits:
+            raise InputError(
+                f"no kernel ran with operand pattern {pattern!r}; this run has `operands`"
+                f" {' and '.join(fits)}"
+            )
+        found = fits[pattern]
+        if found.result is None:
+            raise InputError(found.reason)
+        return found.result
+
 
 def read_roofline(path: Path, name: str = "") -> RooflineReport:
     """Read a folder of `ptxbench roofline run` and work everything out again from its readings.
