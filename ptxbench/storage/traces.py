@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -53,8 +54,8 @@ def to_series(table: pa.Table, path: Path) -> tuple[Series, ...]:
         InputError: A source is not known.
     """
     return tuple(
-        _series(name, table.filter(pc.equal(table["source"], name)), path)
-        for name in pc.unique(table["source"]).to_pylist()
+        _series(name.as_py(), table.filter(pc.equal(table["source"], name)), path)
+        for name in pc.unique(table["source"])
     )
 
 
@@ -112,8 +113,9 @@ class TraceFile:
         self._path = path
         self._file = _open(path)
         with reading_parquet(path):
+            # As scalars, too: pyarrow loads pandas to make one of a string.
             self._group_of = {
-                trial_id: index
+                trial_id.as_py(): (index, trial_id)
                 for index in range(self._file.num_row_groups)
                 for trial_id in self._trial_ids(index)
             }
@@ -121,22 +123,26 @@ class TraceFile:
 
     def series(self, trial_id: str) -> tuple[Series, ...]:
         """Return the series of one trial; none where it has no readings."""
-        index = self._group_of.get(trial_id)
-        if index is None:
+        if trial_id not in self._group_of:
             return ()
+        index, name = self._group_of[trial_id]
         if self._last is None or self._last.index != index:
             with reading_parquet(self._path):
                 self._last = _Group(index, self._file.read_row_group(index))
         table = self._last.table
-        return to_series(table.filter(pc.equal(table["trial_id"], trial_id)), self._path)
+        return to_series(table.filter(pc.equal(table["trial_id"], name)), self._path)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _trial_ids(self, group: int) -> list[str]:
-        table = self._file.read_row_group(group, columns=["trial_id"])
-        return cast(list[str], pc.unique(table["trial_id"]).to_pylist())
+    def _trial_ids(self, group: int) -> pa.StringArray:
+        return pc.unique(self._file.read_row_group(group, columns=["trial_id"])["trial_id"])
+
+
+def _to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Return a column; not by pyarrow's own `to_numpy`, which loads pandas, unless numbers are missing."""
+    return column.to_numpy() if column.null_count else np.from_dlpack(column.combine_chunks())
 
 
 def _series(name: str, table: pa.Table, path: Path) -> Series:
@@ -144,7 +150,7 @@ def _series(name: str, table: pa.Table, path: Path) -> Series:
         source = SourceName(name)
     except ValueError:
         raise InputError(f"{path}: column source holds {name!r}, which is no known source") from None
-    columns = {key: table[key].to_numpy() for key in SCHEMA.names if key not in _NAMES}
+    columns = {key: _to_numpy(table[key]) for key in SCHEMA.names if key not in _NAMES}
     return Series(source=source, **columns)
 
 
