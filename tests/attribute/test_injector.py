@@ -266,11 +266,30 @@ def test_behind_a_turn_cupti_is_left_and_another_tool_finds_it(plain, tmp_path):
     assert "another tool" in " ".join(log.remarks)
 
 
-def test_where_several_threads_launch_cupti_stays(plain, tmp_path):
-    words = ("graphs", "300", "0", "0", "threads")
-    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000")
+@pytest.mark.parametrize(
+    ("how", "more", "why"),
+    [
+        ("threads", {}, "several threads launch"),
+        ("capture", {}, "another stream was busy, or another tool has its callbacks"),
+        ("upload", {}, None),  # it ends before the next turn
+        ("", {"FAKE_STAYS": "1"}, "CUPTI does not let itself be removed"),
+    ],
+)
+def test_where_it_may_do_harm_to_leave_cupti_it_stays(plain, tmp_path, how, more, why):
+    # The exit code says that no graph was spoilt.
+    words = ("graphs", "150", "0", "0", how)
+    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", **more)
     assert (code, log.is_counted) == (3, True)
-    assert "CUPTI stayed where CUDA graphs were not looked at (several threads launch)" in log.remarks[0]
+    said = [f"CUPTI stayed where CUDA graphs were not looked at ({why})" in one for one in log.remarks]
+    assert said == ([True] if why else [])
+
+
+@pytest.mark.parametrize(("how", "more"), [("stuck", {}), ("", {"FAKE_LEAVES": "1"})])
+def test_cupti_comes_back_or_is_left_alone(plain, tmp_path, how, more):
+    # Its stream is never idle again, or CUPTI does not start a second time.
+    words = ("graphs", "1600" if more else "60", "0", "0", how)
+    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", **more)
+    assert (code, log.is_counted, len(log.unseen_ns)) == (3, True, 1)
 
 
 def test_no_turn_is_taken_amid_graphs_that_the_host_waits_for(plain, tmp_path):

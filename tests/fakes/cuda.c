@@ -78,6 +78,11 @@ int cuLaunchKernelEx(const struct config *config, void *function, void **paramet
     (void)function, (void)parameters, (void)extra;
     return run(config->stream, 1);
 }
+int cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                              unsigned bz, unsigned shared, void *handle, void **parameters) {
+    (void)function, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)parameters;
+    return gx ? run(handle, 1) : 1;
+}
 int cuGraphLaunch(void *graph, void *handle) { return (void)graph, run(handle, 5); }
 int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, void *status) {
     char text[64];
@@ -115,6 +120,9 @@ int main(void) {
         usleep(500);
     }
     if (launch(per_thread, "per thread", NULL) || extended(&config, "extended", NULL, NULL)) return 94;
+    int (*cooperative)(const char *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **);
+    *(void **)&cooperative = dlsym(library, "cuLaunchCooperativeKernel");
+    if (cooperative("cooperative", 1, 1, 1, 1, 1, 1, 0, NULL, NULL)) return 89;
     if (launch(by_runtime, "captured", (void *)3) || graph((void *)7, (void *)1)) return 95;
     for (int i = 0; i < 200; i++)
         if (by_runtime("refused", 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) != 1) return 96;

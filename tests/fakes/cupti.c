@@ -24,7 +24,11 @@ int cuptiGetVersion(uint32_t *version) {
     *version = text ? (uint32_t)atoi(text) : 130000;
     return 0;
 }
-int cuptiActivityRegisterTimestampCallback(uint64_t (*from)(void)) { stamp = from; return 0; }
+static int has_left, is_captured;
+int cuptiActivityRegisterTimestampCallback(uint64_t (*from)(void)) {
+    stamp = from;
+    return has_left && getenv("FAKE_LEAVES") ? 39 : 0;
+}
 int cuptiActivityRegisterCallbacks(request_fn a, complete_fn b) { request = a; complete = b; return 0; }
 static int enabled;
 static void (*on_call)(void *, uint32_t, uint32_t, const void *);
@@ -40,14 +44,19 @@ int cuptiActivityEnable(uint32_t kind) {
     if (getenv("FAKE_BUSY")) return 39;
     return kind == 10 ? change(1) : kind != 3;
 }
-int cuptiActivityDisable(uint32_t kind) { return kind == 10 ? change(0) : 0; }
+int cuptiActivityDisable(uint32_t kind) {
+    is_wrong |= !request;
+    return kind == 10 ? change(0) : 0;
+}
 /* It must not be left amid a graph, nor but at the end of a call of the driver, nor where a graph was launched while
  * it was there and kernels were off: on an H100 that graph failed then. */
 static int is_in_call;
 int cuptiFinalize(void) {
     is_wrong |= (stamp && stamp() < busy_until) || (on_call && !is_in_call) || is_poisoned;
+    if (getenv("FAKE_STAYS")) return 999;
     on_call = NULL;
     request = NULL;
+    has_left = 1;
     return enabled = 0;
 }
 int cuptiSubscribe(void **to, void (*call)(void *, uint32_t, uint32_t, const void *), void *data) {
@@ -134,7 +143,7 @@ int cuLaunchKernel(void *name, unsigned gx, unsigned gy, unsigned gz, unsigned b
     return 0;
 }
 /* A graph of so many kernels as its handle says, 10 us each; the host runs FAKE_AHEAD_MS ahead. Stream 3 is
- * captured, and 4 is never idle. */
+ * captured, 5 from fake_capture on, 4 is never idle. Who asks 5 then spoils its graph. */
 int cuGraphGetNodes(void *graph, void **nodes, size_t *count) {
     *count = (uintptr_t)graph;
     for (size_t i = 0; nodes && i < *count; i++) nodes[i] = (void *)(i + 1);
@@ -148,9 +157,13 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph, uint64_t flags) {
     memcpy(*exec, &graph, sizeof graph);
     return (int)flags;
 }
-int cuStreamIsCapturing(void *stream, int *is) { return *is = stream == (void *)3, 0; }
+int cuStreamIsCapturing(void *stream, int *is) { return *is = stream == (void *)3 || (is_captured && stream == (void *)5), 0; }
 int cuThreadExchangeStreamCaptureMode(int *mode) { return *mode = 0; }
-int cuStreamQuery(void *stream) { return stream == (void *)4 || stamp() < busy_until ? 600 : 0; }
+int cuStreamQuery(void *stream) {
+    is_wrong |= is_captured && stream == (void *)5;
+    return stream == (void *)4 || stamp() < busy_until ? 600 : 0;
+}
+int cuGraphUpload(void **exec, void *stream) { return is_poisoned |= request && !enabled, !exec || stream; }
 int cuGraphLaunch(void **exec, void *stream) {
     uint64_t count = (uintptr_t)*exec, now = stamp(), start = now < busy_until ? busy_until : now;
     const char *text = getenv("FAKE_AHEAD_MS");
@@ -169,7 +182,9 @@ int cuGraphLaunch(void **exec, void *stream) {
     while (busy_until > stamp() + ahead) usleep(1000);
     return 0;
 }
-int fake_wrong(void) { return is_wrong; }
+int fake_wrong(void) { return is_wrong || on_call; }
+void fake_capture(void) { is_captured = 1; }
+int fake_looks(void) { return enabled; }
 int fake_is_there(void) { return request != NULL; }
 void fake_loss(size_t count) { lost += count; }
 uint64_t fake_now(void) { return stamp(); }
@@ -292,10 +307,18 @@ int main(int count, char **words) {
         long burst = count > 4 ? atol(words[4]) : 0;
         int (*is_busy)(void *);
         *(void **)&is_busy = dlsym(cupti, "cuStreamQuery");
-        for (int i = 0; count > 5 && !strcmp(words[5], "shared") && i < 12000; i++)
+        const char *how = count > 5 ? words[5] : "";
+        int (*looks)(void) = (int (*)(void))dlsym(cupti, "fake_looks");
+        int (*is_there)(void) = (int (*)(void))dlsym(cupti, "fake_is_there");
+        for (int i = 0; !strcmp(how, "shared") ? i < 12000 : !strcmp(how, "upload") && looks(); i++)
             into("before", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        if (!strcmp(how, "upload")) CALL("cuGraphUpload", int (*)(void *, void *), large, NULL);
+        if (!strcmp(how, "capture")) {
+            into("before", 1, 1, 1, 1, 1, 1, 0, (void *)5, NULL, NULL);
+            ((void (*)(void))dlsym(cupti, "fake_capture"))();
+        }
         pthread_t thread;
-        if (count > 5 && !strcmp(words[5], "threads") && !pthread_create(&thread, NULL, beside, (void *)launch))
+        if (!strcmp(how, "threads") && !pthread_create(&thread, NULL, beside, (void *)launch))
             pthread_join(thread, NULL);
         for (long i = 0; i < atol(words[2]); i++) {
             launch(i % 3 ? large : small, stream);
@@ -303,7 +326,13 @@ int main(int count, char **words) {
         }
         while (count > 5 && is_busy(stream)) usleep(1000);
         if (((int (*)(void))dlsym(cupti, "fake_wrong"))()) return 4;
-        if (count > 5 && !strcmp(words[5], "shared")) return ((int (*)(void))dlsym(cupti, "fake_is_there"))() ? 6 : share();
+        if (!strcmp(how, "shared")) return is_there() ? 6 : share();
+        if (!strcmp(how, "stuck") && is_there()) return 6;
+        for (int i = 0; !strcmp(how, "stuck") && !is_there(); i++) {
+            if (i > 4000) return 7;
+            into("after", 1, 1, 1, 1, 1, 1, 0, (void *)4, NULL, NULL);
+            usleep(1000);
+        }
     }
     if (!strcmp(what, "fork") && fork() == 0) exit(0);
     while (wait(NULL) > 0) {}

@@ -130,6 +130,7 @@ static struct {
     int bin, text, ranges, is_on, is_off;
     volatile int is_replaying; /* kernels are not looked at meanwhile */
     volatile int asks_off;     /* the turn that is wanted; `is_off` is the one that was taken */
+    volatile int is_ending;    /* CUPTI is no longer removed */
     volatile int has_ended;    /* what comes behind is not looked at */
     volatile int waits;        /* threads that wait for their stream, to take a turn */
     volatile int is_in_vain;   /* they did, so that kernels are looked at all the time where there are graphs */
@@ -161,7 +162,8 @@ static void (*on_record)(const struct record *, uint32_t);
 /* CUptiResult of the last step of starting; 0 where it was not CUPTI that failed. */
 static int last_code;
 
-static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Recursive: CUPTI, or another tool that it calls, may come back here amid a turn. */
+static pthread_mutex_t turn_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 /* Names by their text: CUPTI may give one name at several addresses, and reuse an address. */
 static struct {
@@ -465,6 +467,7 @@ EXPORTED int cuptiActivityDisable(uint32_t kind) {
         int (*next)(uint32_t) = NEXT(cuptiActivityDisable);
         return next ? next(kind) : 999;
     }
+    come_back();
     int code = kind == KIND_CONCURRENT_KERNEL ? 0 : cupti.disable(kind);
     pthread_mutex_lock(&state.lock);
     if (kind < 64) other.kinds &= ~((uint64_t)1 << kind);
@@ -516,7 +519,12 @@ static int has_graphs(void) {
 }
 
 static struct tally flushed_tally(void) {
-    if (!has_graphs()) cupti.flush_all(0);
+    pthread_mutex_lock(&turn_lock);
+    int flushes = !state.has_left && !has_graphs(), stays = state.stays != NULL;
+    /* Another tool's callbacks may wait for a thread of its own that comes here; there CUPTI stays. */
+    if (stays) pthread_mutex_unlock(&turn_lock);
+    if (flushes) cupti.flush_all(0);
+    if (!stays) pthread_mutex_unlock(&turn_lock);
     return tally();
 }
 
@@ -537,12 +545,13 @@ static const char *switch_on(void);
 static int are_idle(void);
 static void sleep_s(double time_s);
 static __thread volatile int is_leaving;
+static volatile int leaving_code; /* of CUPTI */
 
 static void at_call(void *data, uint32_t domain, uint32_t id, const void *call) {
     (void)data, (void)domain, (void)id;
     if (!is_leaving || *(const int *)call != SITE_EXIT) return;
     is_leaving = 0;
-    cupti.finalize();
+    leaving_code = cupti.finalize();
 }
 
 /* Held by threads that launch; for a thread that removes CUPTI, or brings it back, none does. */
@@ -573,9 +582,13 @@ static int finalize(void) {
     }
     state.has_left = is_leaving = 1;
     call(&version);
-    if (is_leaving && cupti.finalize()) state.has_left = 0;
+    if (is_leaving) leaving_code = cupti.finalize();
     is_leaving = 0;
-    return state.has_left;
+    if (!leaving_code) return 1;
+    state.has_left = 0;
+    cupti.unsubscribe(subscriber);
+    stay("CUPTI does not let itself be removed");
+    return 0;
 }
 
 /* Removes CUPTI from the process; where it cannot, it stays. While it is there, a host that waits for each graph was
@@ -584,11 +597,13 @@ static int finalize(void) {
  * that was launched while CUPTI was there and looked at nothing does not outlive it: then CUPTI stays as well. */
 static void leave(void) {
     static int is_said;
+    if (state.is_ending) return;
     if (!cupti.finalize) stay("it is older than that of CUDA 13");
     if (on_record || other.request || other.kinds) stay("another tool, or a replay, needs it");
     if (state.devices_said & (state.devices_said - 1)) stay("the process uses several GPUs");
     if (!state.stays && stop_launches()) {
-        if (!finalize()) stay("another stream was busy, or another tool has its callbacks");
+        /* Until launches stopped, another thread may have said why it is to stay. */
+        if (!state.stays && !finalize()) stay("another stream was busy, or another tool has its callbacks");
         pthread_rwlock_unlock(&launching);
     }
     if (!state.has_left) stay("a launch took too long");
@@ -597,8 +612,8 @@ static void leave(void) {
 
 /* Looks at kernels, or no longer; returns CUPTI's code. */
 static int look(int is_off) {
-    if (is_off || !state.has_left)
-        return is_off ? cupti.disable(KIND_CONCURRENT_KERNEL) : cupti.enable(KIND_CONCURRENT_KERNEL);
+    if (is_off) return state.has_left ? 0 : cupti.disable(KIND_CONCURRENT_KERNEL);
+    if (!state.has_left) return cupti.enable(KIND_CONCURRENT_KERNEL);
     if (!stop_launches()) return -1;
     int is_on = !switch_on();
     if (is_on) state.has_left = 0;
@@ -606,10 +621,15 @@ static int look(int is_off) {
     return is_on ? 0 : last_code;
 }
 
-/* Another tool wants CUPTI. */
+/* Another tool wants CUPTI, and what it does next must not find it removed. Once it has buffers, nothing is waited
+ * for here: a turn may wait for what this thread of the tool holds. */
 static void come_back(void) {
+    static volatile int is_wanted;
+    if (is_wanted && !state.has_left) return;
     pthread_mutex_lock(&turn_lock);
-    if (state.has_left) look(0);
+    is_wanted = 1;
+    stay("another tool, or a replay, needs it");
+    if (state.has_left && !look(0)) say_turn(state.asks_off = 0);
     pthread_mutex_unlock(&turn_lock);
 }
 
@@ -619,11 +639,11 @@ static struct tally turned; /* as it was when the last turn was taken */
 static void take_turn(int is_idle) {
     pthread_mutex_lock(&turn_lock);
     if (other.kinds || (state.is_in_vain && !is_idle)) state.asks_off = 0;
-    /* CUPTI comes back while nothing runs. */
-    int is_early = state.has_left && !is_idle && !other.kinds;
+    /* CUPTI comes back while nothing runs, where that can be waited for. */
+    int is_early = state.has_left && !is_idle && !other.kinds && !state.is_in_vain;
     if (!state.making && !state.has_ended && !is_early && state.asks_off != state.is_off) {
         uint64_t begin_ns = now_ns();
-        if (is_idle && !state.has_left) cupti.flush_all(1);
+        if (is_idle && !state.has_left && !other.kinds) cupti.flush_all(1);
         if (!state.asks_off && !state.is_replaying) state.asks_off = look(0) != 0;
         say_turn(state.asks_off);
         if (state.asks_off && look(1)) say_turn(state.asks_off = 0);
@@ -644,8 +664,8 @@ static void before_making(void) {
     pthread_mutex_lock(&turn_lock);
     __atomic_fetch_add(&state.graphs_made, 1, __ATOMIC_RELAXED);
     int looks = stands_between() && !state.is_off && !state.is_replaying && !other.kinds && !on_record;
-    if (!state.making++ && looks && !look(1)) {
-        state.is_paused = 1;
+    if (!state.making++ && looks) state.is_paused = 1, state.is_paused = !look(1);
+    if (state.making == 1 && state.is_paused) {
         paused.at_ns = now_ns();
         paused.launched = count_of(&state.launched);
         paused.in_graphs = count_of(&state.in_graphs);
@@ -769,7 +789,9 @@ static void *limit_rate(void *limit) {
             sleep_off(SLICE_MS / 1e3);
             end = flushed_tally();
         }
-        ask_for(0, tally().graphs != after.graphs);
+        /* Where CUPTI cannot be brought back now, launches are not held up soon again. */
+        while (!ask_for(0, tally().graphs != after.graphs) && !state.has_ended && getpid() == state.pid)
+            sleep_off(state.asks_off ? most_s : SLICE_MS / 1e3);
     }
     return NULL;
 }
@@ -788,7 +810,13 @@ static void start_limit(void) {
 static void at_end(void) {
     /* A forked child has the handler, but no CUDA. */
     if (!state.is_on || getpid() != state.pid) return;
-    if (!state.has_left) cupti.flush_all(1);
+    /* Another thread may just remove CUPTI; from here on none does. */
+    int is_mine = 0;
+    for (int i = 0; i < 1000 && !(is_mine = !pthread_mutex_trylock(&turn_lock)); i++) sleep_s(1e-3);
+    state.is_ending = 1;
+    int is_there = is_mine && !state.has_left;
+    if (is_mine) pthread_mutex_unlock(&turn_lock);
+    if (is_there) cupti.flush_all(1);
     say_dropped(0);
     say_turn(0);
     pthread_mutex_lock(&state.lock);
@@ -856,7 +884,7 @@ static int open_file(const char *folder, uint64_t at_ns, const char *ending) {
 /* Another thread may have held a lock, or made a graph. */
 static void after_fork(void) {
     pthread_mutex_init(&state.lock, NULL);
-    pthread_mutex_init(&turn_lock, NULL);
+    turn_lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     pthread_rwlock_init(&launching, NULL);
     state.making = state.is_paused = 0;
 }

@@ -15,6 +15,8 @@ enum { MOST_CONTEXTS = 16, MOST_PENDING = 8192, REBASE_NS = 2000000000, BY_PER_T
 
 typedef int (*launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
                          void **, void **);
+typedef int (*cooperative_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
+                              void **);
 typedef int (*launch_ex_fn)(const void *, void *, void **, void **);
 typedef int (*graph_fn)(void *, void *);
 typedef int (*make_fn)(void **, void *, void **, char *, size_t);
@@ -50,7 +52,8 @@ static struct {
 static struct {
     launch_fn launch[2];
     launch_ex_fn launch_ex[2];
-    graph_fn graph[2];
+    cooperative_fn cooperative[2];
+    graph_fn graph[2], upload[2];
     make_fn make[2];
     make_flags_fn make_flags;
     make_params_fn make_params[2];
@@ -298,13 +301,28 @@ static void note_stream(void *stream) {
     pthread_mutex_unlock(&turn_lock);
 }
 
+/* Returns whether something may run in a stream. To ask one that is captured would spoil its graph. */
+static int is_busy(void *stream) {
+    return goes_into_graph(stream) || !driver.stream_query || !driver.capture_mode || driver.stream_query(stream);
+}
+
 /* Returns whether nothing runs of what was launched, and forgets where that was. */
 static int are_idle(void) {
-    int mode = exchange_mode(RELAXED), code = !driver.stream_query || !driver.capture_mode;
-    for (size_t i = 0; i < streams.count && !code; i++) code = driver.stream_query(streams.handles[i]);
+    int mode = exchange_mode(RELAXED), is_idle = 1;
+    for (size_t i = 0; i < streams.count && is_idle; i++) is_idle = !is_busy(streams.handles[i]);
     exchange_mode(mode);
-    if (!code) streams.count = 0;
-    return !code;
+    if (is_idle) streams.count = 0;
+    return is_idle;
+}
+
+/* Returns whether CUPTI is there and looks at nothing. A graph that is launched then does not outlive that CUPTI is
+ * left. */
+static int is_blind(void) { return !state.has_left && (state.is_off || state.is_paused); }
+
+/* Behind the launch of a graph, while `launching` is held: another thread may have taken a turn meanwhile. */
+static void note_graph(void) {
+    if (is_blind() && stands_between()) stay("a graph was launched while no kernels were looked at");
+    pthread_rwlock_unlock(&launching);
 }
 
 /* Takes a turn that was asked for, before a launch and while no graph runs in its stream. */
@@ -315,15 +333,13 @@ static void take_asked(void *stream, int is_graph) {
         take_turn(wait_for(stream));
         __atomic_fetch_sub(&state.waits, 1, __ATOMIC_RELAXED);
     }
-    /* No graph is launched while CUPTI is there and looks at nothing: it would not outlive that it is left. */
-    if (!is_graph || state.has_left || state.stays || !(state.is_off || state.is_paused)) return;
+    if (!is_graph || !is_blind() || state.stays || state.has_ended) return;
     int is_idle = wait_for(stream);
     pthread_mutex_lock(&turn_lock);
     if (!state.has_left && is_idle && state.is_off && !state.making) {
         cupti.flush_all(1);
         leave();
     }
-    if (!state.has_left) stay("a graph was launched while no kernels were looked at");
     pthread_mutex_unlock(&turn_lock);
 }
 
@@ -385,20 +401,23 @@ static int end_launch(struct pending *one, int code) {
 
 static void *stream_of(void *stream, int per_thread) { return stream || !per_thread ? stream : PER_THREAD; }
 
-#define LAUNCH(entry, kind)                                                                                  \
+#define LAUNCH(entry, slot, kind, more, given)                                                               \
     EXPORTED int entry(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,      \
-                      unsigned bz, unsigned shared, void *stream, void **parameters, void **extra) {        \
-        if (!real.launch[kind]) *(void **)&real.launch[kind] = real_dlsym(RTLD_NEXT, #entry);                \
-        if (!real.launch[kind]) return 500; /* CUDA_ERROR_NOT_FOUND */                                      \
+                      unsigned bz, unsigned shared, void *stream, void **parameters more) {                 \
+        if (!real.slot[kind]) *(void **)&real.slot[kind] = real_dlsym(RTLD_NEXT, #entry);                    \
+        if (!real.slot[kind]) return 500; /* CUDA_ERROR_NOT_FOUND */                                        \
         struct pending one = {0};                                                                           \
         void *in = stream_of(stream, kind);                                                                 \
         int timed = expect_launch(in, NULL) && begin_launch(&one, in, function);                            \
-        int code = real.launch[kind](function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);  \
+        int code = real.slot[kind](function, gx, gy, gz, bx, by, bz, shared, stream, parameters given);     \
         pthread_rwlock_unlock(&launching);                                                                  \
         return timed ? end_launch(&one, code) : code;                                                       \
     }
-LAUNCH(cuLaunchKernel, 0)
-LAUNCH(cuLaunchKernel_ptsz, 1)
+#define NEXT_IS(...) , __VA_ARGS__
+LAUNCH(cuLaunchKernel, launch, 0, NEXT_IS(void **extra), NEXT_IS(extra))
+LAUNCH(cuLaunchKernel_ptsz, launch, 1, NEXT_IS(void **extra), NEXT_IS(extra))
+LAUNCH(cuLaunchCooperativeKernel, cooperative, 0, , )
+LAUNCH(cuLaunchCooperativeKernel_ptsz, cooperative, 1, , )
 
 /* CUlaunchConfig: three dimensions of the grid and of a block, bytes of shared memory, and the stream. */
 struct launch_config {
@@ -429,7 +448,7 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
         void *in = stream_of(stream, kind);                                                                 \
         int timed = expect_launch(in, graph) && begin_launch(&one, in, NULL);                               \
         int code = real.graph[kind](graph, stream);                                                         \
-        pthread_rwlock_unlock(&launching);                                                                  \
+        note_graph();                                                                                       \
         if (timed) {                                                                                        \
             pthread_mutex_lock(&state.lock);                                                                \
             one.name = number_of(WHOLE_GRAPH);                                                              \
@@ -440,27 +459,54 @@ LAUNCH_EX(cuLaunchKernelEx_ptsz, 1)
 GRAPH(cuGraphLaunch, 0)
 GRAPH(cuGraphLaunch_ptsz, 1)
 
+/* What is brought to the GPU before it is launched is taken for launched. */
+#define UPLOAD(entry, kind)                                                                                  \
+    EXPORTED int entry(void *graph, void *stream) {                                                          \
+        if (!real.upload[kind]) *(void **)&real.upload[kind] = real_dlsym(RTLD_NEXT, #entry);                \
+        if (!real.upload[kind]) return 500;                                                                 \
+        pthread_rwlock_rdlock(&launching);                                                                  \
+        int code = real.upload[kind](graph, stream);                                                        \
+        note_graph();                                                                                       \
+        return code;                                                                                        \
+    }
+UPLOAD(cuGraphUpload, 0)
+UPLOAD(cuGraphUpload_ptsz, 1)
+
 static void *exported(const char *name) {
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     return library ? real_dlsym(library, name) : NULL;
 }
 
 /* Of a stream that is destroyed, or a context with all of its own, nothing can be asked. */
+static void forget(const void *stream) {
+    pthread_mutex_lock(&turn_lock);
+    if (!stream && streams.count) stay("a context was destroyed");
+    int mode = exchange_mode(RELAXED);
+    for (size_t i = 0; i < streams.count; i++) {
+        if (stream && streams.handles[i] != stream) continue;
+        if (stream && is_busy(streams.handles[i])) stay("a stream was destroyed while it was busy");
+        streams.handles[i--] = streams.handles[--streams.count];
+    }
+    exchange_mode(mode);
+    pthread_mutex_unlock(&turn_lock);
+}
+
 #define FORGET(entry, is_stream)                                                                             \
     EXPORTED int entry(void *what) {                                                                         \
         static int (*next)(void *);                                                                         \
         if (!next) *(void **)&next = exported(#entry);                                                       \
-        pthread_mutex_lock(&turn_lock);                                                                     \
-        if (!is_stream && streams.count) stay("a context was destroyed");                                   \
-        for (size_t i = 0; i < streams.count; i++)                                                          \
-            if (!is_stream || streams.handles[i] == what) streams.handles[i--] = streams.handles[--streams.count]; \
-        pthread_mutex_unlock(&turn_lock);                                                                   \
+        if (streams.count && stands_between()) forget((is_stream) ? what : NULL);                            \
         return next ? next(what) : 500;                                                                     \
     }
 FORGET(cuStreamDestroy_v2, 1)
+FORGET(cuStreamDestroy, 1)
 FORGET(cuCtxDestroy_v2, 0)
+FORGET(cuCtxDestroy, 0)
 FORGET(cuDevicePrimaryCtxReset_v2, 0)
+FORGET(cuDevicePrimaryCtxReset, 0)
 FORGET(cuDevicePrimaryCtxRelease_v2, 0)
+FORGET(cuDevicePrimaryCtxRelease, 0)
+FORGET(cuGreenCtxDestroy, 0)
 
 #define MAKE(entry, slot, arguments, given)                                                                  \
     EXPORTED int entry arguments {                                                                           \
@@ -494,21 +540,36 @@ static void *in_place_of(const char *name, void *function, int per_thread) {
     if (per_thread) {
         STAND("cuLaunchKernel", real.launch[1], cuLaunchKernel_ptsz)
         STAND("cuLaunchKernelEx", real.launch_ex[1], cuLaunchKernelEx_ptsz)
+        STAND("cuLaunchCooperativeKernel", real.cooperative[1], cuLaunchCooperativeKernel_ptsz)
         STAND("cuGraphLaunch", real.graph[1], cuGraphLaunch_ptsz)
+        STAND("cuGraphUpload", real.upload[1], cuGraphUpload_ptsz)
         STAND("cuGraphInstantiateWithParams", real.make_params[1], cuGraphInstantiateWithParams_ptsz)
     }
     STAND("cuLaunchKernel", real.launch[0], cuLaunchKernel)
     STAND("cuLaunchKernel_ptsz", real.launch[1], cuLaunchKernel_ptsz)
     STAND("cuLaunchKernelEx", real.launch_ex[0], cuLaunchKernelEx)
     STAND("cuLaunchKernelEx_ptsz", real.launch_ex[1], cuLaunchKernelEx_ptsz)
+    STAND("cuLaunchCooperativeKernel", real.cooperative[0], cuLaunchCooperativeKernel)
+    STAND("cuLaunchCooperativeKernel_ptsz", real.cooperative[1], cuLaunchCooperativeKernel_ptsz)
+    STAND("cuGraphUpload", real.upload[0], cuGraphUpload)
+    STAND("cuGraphUpload_ptsz", real.upload[1], cuGraphUpload_ptsz)
     STAND("cuGraphLaunch", real.graph[0], cuGraphLaunch)
     STAND("cuGraphLaunch_ptsz", real.graph[1], cuGraphLaunch_ptsz)
+#define FORGETS(entry) if (function == exported(#entry)) return (void *)entry;
     if (strstr(name, "Destroy") || strstr(name, "PrimaryCtxRe")) {
-        if (function == exported("cuStreamDestroy_v2")) return (void *)cuStreamDestroy_v2;
-        if (function == exported("cuCtxDestroy_v2")) return (void *)cuCtxDestroy_v2;
-        if (function == exported("cuDevicePrimaryCtxReset_v2")) return (void *)cuDevicePrimaryCtxReset_v2;
-        if (function == exported("cuDevicePrimaryCtxRelease_v2")) return (void *)cuDevicePrimaryCtxRelease_v2;
+        FORGETS(cuStreamDestroy_v2)
+        FORGETS(cuStreamDestroy)
+        FORGETS(cuCtxDestroy_v2)
+        FORGETS(cuCtxDestroy)
+        FORGETS(cuDevicePrimaryCtxReset_v2)
+        FORGETS(cuDevicePrimaryCtxReset)
+        FORGETS(cuDevicePrimaryCtxRelease_v2)
+        FORGETS(cuDevicePrimaryCtxRelease)
+        FORGETS(cuGreenCtxDestroy)
+        /* The driver may give this function another address than that by which it exports it. */
+        if (!strncmp(name, "cuStreamDestroy", 15)) return (void *)cuStreamDestroy_v2;
     }
+#undef FORGETS
     if (!strncmp(name, "cuGraphInstantiate", 18)) {
         STAND("cuGraphInstantiateWithFlags", real.make_flags, cuGraphInstantiateWithFlags)
         STAND("cuGraphInstantiateWithParams", real.make_params[0], cuGraphInstantiateWithParams)
