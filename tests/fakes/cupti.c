@@ -157,6 +157,10 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph, uint64_t flags) {
     memcpy(*exec, &graph, sizeof graph);
     return (int)flags;
 }
+int cuGraphInstantiateWithParams(void **exec, void *graph, const uint64_t *flags) {
+    is_poisoned |= request && !enabled && *flags & 2;
+    return cuGraphInstantiateWithFlags(exec, graph, 0);
+}
 int cuStreamIsCapturing(void *stream, int *is) { return *is = stream == (void *)3 || (is_captured && stream == (void *)5), 0; }
 int cuThreadExchangeStreamCaptureMode(int *mode) { return *mode = 0; }
 int cuStreamQuery(void *stream) {
@@ -239,6 +243,16 @@ static void *beside(void *launch) {
     void *kernels = (void *)1, *graph = &kernels;
     return ((int (*)(void *, void *))launch)(graph, NULL), NULL;
 }
+static void *until_left(void *of) {
+    void **all = of;
+    pthread_cancel(pthread_self());
+    while (((int (*)(void))all[1])()) {
+        ((int (*)(void *, void *))all[0])(all[2], NULL);
+        /* Until the graph is over. */
+        for (uint64_t end = fake_now() + 500000; fake_now() < end;) {}
+    }
+    return NULL;
+}
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     /* Behind the injector's own end. */
@@ -313,6 +327,13 @@ int main(int count, char **words) {
         for (int i = 0; !strcmp(how, "shared") ? i < 12000 : !strcmp(how, "upload") && looks(); i++)
             into("before", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
         if (!strcmp(how, "upload")) CALL("cuGraphUpload", int (*)(void *, void *), large, NULL);
+        if (!strcmp(how, "made") &&
+            CALL("cuGraphInstantiateWithParams", int (*)(void **, void *, uint64_t *), &large, (void *)100, &(uint64_t){2}))
+            return 98;
+        /* It ends by being cancelled, as soon as it gets there. */
+        pthread_t ending;
+        if (!strcmp(how, "cancelled") && !pthread_create(&ending, NULL, until_left, (void *[]){launch, is_there, small}))
+            alarm(5), pthread_join(ending, NULL);
         if (!strcmp(how, "capture")) {
             into("before", 1, 1, 1, 1, 1, 1, 0, (void *)5, NULL, NULL);
             ((void (*)(void))dlsym(cupti, "fake_capture"))();

@@ -390,7 +390,10 @@ static void read_buffer(uint8_t *buffer, size_t valid) {
     say_dropped(lost);
 }
 
+/* CUPTI may call this amid a launch: a thread that was cancelled here would keep the lock. */
 static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
+    int before;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     pthread_mutex_lock(&state.lock);
     read_buffer(buffer, valid);
     int theirs = buffer && is_theirs(buffer, 1);
@@ -399,6 +402,7 @@ static void on_complete(void *context, uint32_t stream, uint8_t *buffer, size_t 
     /* The count is reset by asking, so that it is left to the other tool. */
     if (!theirs && !state.has_left && cupti.dropped(context, stream, &dropped) == 0) say_dropped(dropped);
     pthread_mutex_unlock(&state.lock);
+    pthread_setcancelstate(before, NULL);
     if (theirs && complete)
         complete(context, stream, buffer, size, valid);
     else if (!theirs)

@@ -10,7 +10,10 @@
  * by how many each graph has, so that it is known how many there were while CUPTI did not look.
  */
 #define PER_THREAD ((void *)2) /* CU_STREAM_PER_THREAD */
-enum { NODE_KERNEL = 0, NODE_GRAPH = 4, MOST_GRAPHS = 1 << 13, PROBES = 64, RELAXED = 2, MOST_IDLE_S = 1, MOST_STREAMS = 64 };
+enum { NODE_KERNEL = 0, NODE_GRAPH = 4, MOST_GRAPHS = 1 << 13, PROBES = 64, RELAXED = 2 };
+enum { MOST_IDLE_S = 1, MOST_STREAMS = 64 };
+#define BLIND "a graph was launched while no kernels were looked at"
+enum { UPLOADS = 2 }; /* CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD */
 enum { MOST_CONTEXTS = 16, MOST_PENDING = 8192, REBASE_NS = 2000000000, BY_PER_THREAD = 2 };
 
 typedef int (*launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
@@ -244,7 +247,12 @@ static size_t place_of(const void *handle) {
     return first_at;
 }
 
-static int graph_made(void **executable, void *graph, int code) {
+/* Returns whether CUPTI is there and looks at nothing. A graph that is launched then does not outlive that CUPTI is
+ * left. */
+static int is_blind(void) { return !state.has_left && (state.is_off || state.is_paused); }
+
+static int graph_made(void **executable, void *graph, int code, uint64_t flags) {
+    if (flags & UPLOADS && is_blind() && stands_between()) stay(BLIND);
     after_making();
     if (code || !executable || !stands_between()) return code;
     if (!driver.graph_nodes) find_driver();
@@ -315,19 +323,14 @@ static int are_idle(void) {
     return is_idle;
 }
 
-/* Returns whether CUPTI is there and looks at nothing. A graph that is launched then does not outlive that CUPTI is
- * left. */
-static int is_blind(void) { return !state.has_left && (state.is_off || state.is_paused); }
-
 /* Behind the launch of a graph, while `launching` is held: another thread may have taken a turn meanwhile. */
 static void note_graph(void) {
-    if (is_blind() && stands_between()) stay("a graph was launched while no kernels were looked at");
+    if (is_blind() && stands_between()) stay(BLIND);
     pthread_rwlock_unlock(&launching);
 }
 
 /* Takes a turn that was asked for, before a launch and while no graph runs in its stream. */
-static void take_asked(void *stream, int is_graph) {
-    if (!stands_between()) return;
+static void take_asked_now(void *stream, int is_graph) {
     if (state.asks_off != state.is_off && !state.making && (is_graph || state.has_left)) {
         __atomic_fetch_add(&state.waits, 1, __ATOMIC_RELAXED);
         take_turn(wait_for(stream));
@@ -341,6 +344,14 @@ static void take_asked(void *stream, int is_graph) {
         leave();
     }
     pthread_mutex_unlock(&turn_lock);
+}
+
+/* A thread that was cancelled amid a turn would keep its locks. */
+static void take_asked(void *stream, int is_graph) {
+    int before;
+    if (!stands_between() || pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before)) return;
+    take_asked_now(stream, is_graph);
+    pthread_setcancelstate(before, NULL);
 }
 
 static void count_graph(const void *graph) {
@@ -508,23 +519,24 @@ FORGET(cuDevicePrimaryCtxRelease_v2, 0)
 FORGET(cuDevicePrimaryCtxRelease, 0)
 FORGET(cuGreenCtxDestroy, 0)
 
-#define MAKE(entry, slot, arguments, given)                                                                  \
+#define MAKE(entry, slot, arguments, given, flags_given)                                                           \
     EXPORTED int entry arguments {                                                                           \
         if (!real.slot) *(void **)&real.slot = real_dlsym(RTLD_NEXT, #entry);                                \
         if (!real.slot) return 500;                                                                         \
         before_making();                                                                                    \
-        return graph_made(executable, graph, real.slot given);                                              \
+        int code = real.slot given;                                                                         \
+        return graph_made(executable, graph, code, flags_given);                                            \
     }
 MAKE(cuGraphInstantiate, make[0], (void **executable, void *graph, void **node, char *log, size_t size),
-     (executable, graph, node, log, size))
+     (executable, graph, node, log, size), 0)
 MAKE(cuGraphInstantiate_v2, make[1], (void **executable, void *graph, void **node, char *log, size_t size),
-     (executable, graph, node, log, size))
+     (executable, graph, node, log, size), 0)
 MAKE(cuGraphInstantiateWithFlags, make_flags, (void **executable, void *graph, uint64_t flags),
-     (executable, graph, flags))
+     (executable, graph, flags), flags)
 MAKE(cuGraphInstantiateWithParams, make_params[0], (void **executable, void *graph, void *how),
-     (executable, graph, how))
+     (executable, graph, how), how ? *(const uint64_t *)how : 0)
 MAKE(cuGraphInstantiateWithParams_ptsz, make_params[1], (void **executable, void *graph, void *how),
-     (executable, graph, how))
+     (executable, graph, how), how ? *(const uint64_t *)how : 0)
 
 EXPORTED int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags);
 EXPORTED int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, void *status);
