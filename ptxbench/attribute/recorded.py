@@ -304,8 +304,10 @@ def recorded_boards(facts: ProgramPart, readings: pa.Table, path: Path) -> tuple
     Raises:
         InputError: Those of a board are missing.
     """
+    of_board = dict(traces.parts(readings, "trial_id"))
+    none = readings.slice(0, 0)
     boards = tuple(
-        RecordedBoard(board, traces.to_series(readings.filter(pc.equal(readings["trial_id"], str(i))), path))
+        RecordedBoard(board, traces.to_series(of_board.get(str(i), none), path))
         for i, board in enumerate(facts.boards)
     )
     for board in boards:
@@ -366,12 +368,11 @@ def _by_gpu(path: Path, unseen_ns: Sequence[tuple[int, int]]) -> dict[str, Launc
         gathered = GatheredLaunches(file.metadata.num_rows)
         has_weight = _WEIGHT in file.schema_arrow.names
         for batch in file.iter_batches(PIECE):
-            for uuid in pc.unique(batch["gpu"]).to_pylist():
-                mine = batch.filter(pc.equal(batch["gpu"], uuid))
+            for uuid, mine in traces.parts(batch, "gpu"):
                 names, lanes = (_encoded(mine[column]) for column in ("name", "lane"))
-                start_ns, end_ns = (mine[side].to_numpy() for side in ("start_ns", "end_ns"))
+                start_ns, end_ns = (traces.to_numpy(mine[side]) for side in ("start_ns", "end_ns"))
                 # Without times unseen each kernel stands for itself.
-                weight = mine[_WEIGHT].to_numpy() if has_weight and unseen_ns else None
+                weight = traces.to_numpy(mine[_WEIGHT]) if has_weight and unseen_ns else None
                 gathered.add(uuid, Launches(*names, start_ns, end_ns, *lanes, weight))
     # Else what the pieces took stays beside all that is worked out from them.
     pa.default_memory_pool().release_unused()
@@ -384,4 +385,4 @@ def _by_gpu(path: Path, unseen_ns: Sequence[tuple[int, int]]) -> dict[str, Launc
 def _encoded(column: pa.Array) -> tuple[tuple[str, ...], Index]:
     """Return the texts of a column that occur, and which of them each row has."""
     texts = pc.unique(column.cast(pa.string()))
-    return tuple(texts.to_pylist()), pc.index_in(column.cast(pa.string()), texts).to_numpy()
+    return tuple(texts.to_pylist()), traces.to_numpy(pc.index_in(column.cast(pa.string()), texts))

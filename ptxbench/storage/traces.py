@@ -53,10 +53,14 @@ def to_series(table: pa.Table, path: Path) -> tuple[Series, ...]:
     Raises:
         InputError: A source is not known.
     """
-    return tuple(
-        _series(name.as_py(), table.filter(pc.equal(table["source"], name)), path)
-        for name in pc.unique(table["source"])
-    )
+    return tuple(_series(name, part, path) for name, part in parts(table, "source"))
+
+
+def parts(table: pa.Table | pa.RecordBatch, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield each text of a column, and the rows that have it, in the order of the first of them."""
+    column = table[name].cast(pa.string())
+    # By scalars of the column: pyarrow loads pandas to make one of a string.
+    return ((text.as_py(), table.filter(pc.equal(column, text))) for text in pc.unique(column))
 
 
 def write(file: BinaryIO, tables: Iterable[pa.Table], *, level: int | None = None) -> None:
@@ -113,7 +117,7 @@ class TraceFile:
         self._path = path
         self._file = _open(path)
         with reading_parquet(path):
-            # As scalars, too: pyarrow loads pandas to make one of a string.
+            # As scalars, too (`parts`).
             self._group_of = {
                 trial_id.as_py(): (index, trial_id)
                 for index in range(self._file.num_row_groups)
@@ -140,9 +144,10 @@ class TraceFile:
         return pc.unique(self._file.read_row_group(group, columns=["trial_id"])["trial_id"])
 
 
-def _to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+def to_numpy(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[Any]:
     """Return a column; not by pyarrow's own `to_numpy`, which loads pandas, unless numbers are missing."""
-    return column.to_numpy() if column.null_count else np.from_dlpack(column.combine_chunks())
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return whole.to_numpy(zero_copy_only=False) if whole.null_count else np.from_dlpack(whole)
 
 
 def _series(name: str, table: pa.Table, path: Path) -> Series:
@@ -150,7 +155,7 @@ def _series(name: str, table: pa.Table, path: Path) -> Series:
         source = SourceName(name)
     except ValueError:
         raise InputError(f"{path}: column source holds {name!r}, which is no known source") from None
-    columns = {key: _to_numpy(table[key]) for key in SCHEMA.names if key not in _NAMES}
+    columns = {key: to_numpy(table[key]) for key in SCHEMA.names if key not in _NAMES}
     return Series(source=source, **columns)
 
 
