@@ -269,7 +269,7 @@ def test_a_host_that_would_run_far_ahead_is_held_while_kernels_are_looked_at(pla
     )
     assert (code, log.is_counted, log.remarks) == (3, True, ())
     (seen,) = log.by_gpu.values()
-    assert len(seen) < launched / 4
+    assert len(seen) < launched / 20
     assert seen.weight.sum() == pytest.approx(launched, rel=0.02)
 
 

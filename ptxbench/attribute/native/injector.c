@@ -576,6 +576,11 @@ static void stay(const char *why) {
     if (!state.stays) state.stays = why;
 }
 
+static void say_stays(void) {
+    static int is_said;
+    if (state.stays && !__atomic_exchange_n(&is_said, 1, __ATOMIC_RELAXED)) say("stays %s\n", state.stays);
+}
+
 static int finalize(void) {
     void *subscriber = NULL;
     int version, (*call)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
@@ -602,7 +607,6 @@ static int finalize(void) {
  * as NVIDIA recommends, while nothing runs that was launched, and not where another tool has CUPTI, too. A graph
  * that was launched while CUPTI was there and looked at nothing does not outlive it: then CUPTI stays as well. */
 static void leave(void) {
-    static int is_said;
     if (state.is_ending) return;
     if (!cupti.finalize) stay("it is older than that of CUDA 13");
     if (on_record || other.request || other.kinds) stay("another tool, or a replay, needs it");
@@ -613,7 +617,7 @@ static void leave(void) {
         pthread_rwlock_unlock(&launching);
     }
     if (!state.has_left) stay("a launch took too long");
-    if (state.stays && !is_said++) say("stays %s\n", state.stays);
+    say_stays();
 }
 
 /* Looks at kernels, or no longer; returns CUPTI's code. */

@@ -346,7 +346,8 @@ static void take_asked_now(void *stream, int is_graph) {
         take_turn(wait_for(stream));
         __atomic_fetch_sub(&state.waits, 1, __ATOMIC_RELAXED);
     }
-    if (!is_graph || !is_blind() || state.stays || state.has_ended) return;
+    if (!is_graph || !is_blind() || state.has_ended) return;
+    if (state.stays) return say_stays();
     int is_idle = wait_for(stream);
     pthread_mutex_lock(&turn_lock);
     if (!state.has_left && is_idle && state.is_off && !state.making) {
