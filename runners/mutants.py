@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = (
     *("ptxbench/energy", "ptxbench/analysis", "ptxbench/sass", "ptxbench/model", "ptxbench/meter"),
     *("ptxbench/attribute", "ptxbench/tune", "ptxbench/audit", "ptxbench/sensors"),
-    *("ptxbench/emulator", "ptxbench/storage"),
+    *("ptxbench/emulator", "ptxbench/storage", "ptxbench/api", "ptxbench/experiment/calibrate.py"),
 )
 _COMPARED = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
