@@ -201,7 +201,7 @@ def fit_calibration(
         kept = (*kept, f"gamma {before.gamma:.2f}: fewer than {_MIN_SLOWED} kernels ran at a lower clock")
     else:
         lowest = min(kernel.clock_ratio for kernel in kernels)
-        gamma, off = float(gammas[best]), gamma_error(losses)
+        gamma, off = float(gammas[best]), gamma_error(losses, freedom)
         terms = replace(terms, gamma=gamma, gamma_error=off, lowest_clock_ratio=lowest)
     found = tuple(
         _found(name, values[name], reach * errors[name], unit, before, int(np.sum(columns[:, at] > 0)))

@@ -130,7 +130,7 @@ static struct {
     int bin, text, ranges, is_on, is_off;
     volatile int is_replaying; /* kernels are not looked at meanwhile */
     volatile int asks_off;     /* the turn that is wanted; `is_off` is the one that was taken */
-    volatile uint64_t asked_ns, patience_ns; /* since when, and for how long its stream need not be idle */
+    volatile uint64_t asked_ns; /* since when */
     volatile uint64_t look_ns, look_graphs;  /* begin of a turn of looking, or the first graph, and graphs until then */
     volatile int is_ending;    /* CUPTI is no longer removed */
     volatile int has_ended;    /* what comes behind is not looked at */
@@ -798,9 +798,7 @@ static void *limit_rate(void *limit) {
         else if (after.graphs != before.graphs && off_s < GRAPHS_OFF * on_s)
             off_s = GRAPHS_OFF * on_s;
         double most_s = state.has_left ? MOST_LEFT_S : MOST_OFF_S;
-        if (off_s > most_s) off_s = most_s;
-        state.patience_ns = (uint64_t)(off_s * 1e9);
-        sleep_off(off_s);
+        sleep_off(off_s < most_s ? off_s : most_s);
         double launched = (double)launched_between(before, after);
         struct tally end = flushed_tally();
         for (int i = 0; i < MOST_WAIT_S * 1000 / SLICE_MS && state.is_off && !state.is_replaying; i++) {

@@ -86,7 +86,8 @@ class PowerLaw:
     @property
     def origin(self) -> str:
         """Where it is from, in words."""
-        return f"a power law of the clock, gamma {self.gamma:.2g} ± {self.gamma_error:.2g}"
+        ci95 = COVERAGE_FACTOR * self.gamma_error
+        return f"a power law of the clock, gamma {self.gamma:.2g} ± {ci95:.2g}"
 
     def scale(self, ratio: float) -> float:
         """Return the energy over that at the full clock."""
