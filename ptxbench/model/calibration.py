@@ -235,21 +235,12 @@ def _unit(before: Terms, kernels: Sequence[FitKernel]) -> Terms:
     """Return the terms that factors are on: 1 pJ where a byte had none, or a multiply-add has no term."""
     kinds = {tensor_kind(op) for kernel in kernels for op, _ in kernel.work.opcodes if multiply_adds(op)}
     lacking = sorted(kinds - {one.kind for one in before.tensor})
-    return replace(
-        before,
-        active_w=0.0,
-        bytes_pj=tuple(
-            replace(one, random_pj=one.random_pj or 1.0, zeros_pj=one.zeros_pj or 1.0)
-            for one in before.bytes_pj
-        ),
-        tensor=(
-            *(
-                replace(one, random_pj=one.random_pj or 1.0, zeros_pj=one.zeros_pj or 1.0)
-                for one in before.tensor
-            ),
-            *(TensorEnergy(kind, 1.0, 1.0, 1.0) for kind in lacking),
-        ),
-    )
+
+    def told(energies: Sequence[Energy]) -> list[Energy]:
+        return [replace(e, random_pj=e.random_pj or 1.0, zeros_pj=e.zeros_pj or 1.0) for e in energies]
+
+    tensor = (*told(before.tensor), *(TensorEnergy(kind, 1.0, 1.0, 1.0) for kind in lacking))
+    return replace(before, active_w=0.0, bytes_pj=tuple(told(before.bytes_pj)), tensor=tensor)
 
 
 def _features(kernel: FitKernel, opcode_energies: OpcodeEnergies, unit: Terms) -> dict[str, float]:

@@ -40,7 +40,7 @@ LOOK_UPS = (
     ("roofline", "show", "results/nvidia-h100/roofline/f32-levels"),
 )
 MEASURES = ("table", "fma.rn.f32", "--gpu", "simulated", "--opt-level", "O3", "--out")
-NEEDS_MORE = ("run", "--gpu", "simulated", "--out", "never", "--", "true")
+NEEDS_MORE = ("doctor", "--gpu", "simulated")
 # Runs commands one after the other; says of each its exit code and what it wrote on the standard error.
 RUNS = """
 import io, json, sys
