@@ -47,7 +47,7 @@ from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import RecordedKernel, recorded_kernel
 from ptxbench.experiment.trial import FIRST_ITERATIONS, GUESS_S
 from ptxbench.model.atlas import Atlas, open_atlas, open_shipped
-from ptxbench.model.calibration import Calibration, fit_calibration, write_calibration
+from ptxbench.model.calibration import FILE, Calibration, fit_calibration
 from ptxbench.model.fit_kernel import FitKernel
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import Access, KernelWork, Level
@@ -55,6 +55,7 @@ from ptxbench.sass.loop_counts import OpcodeCounts
 from ptxbench.sass.loop_counts import loop_counts as counts_of_modules
 from ptxbench.sass.module import Module, build_module
 from ptxbench.sensors.kernel_run import SequenceRun
+from ptxbench.storage.document import write_document
 from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.recording import CALIBRATION, RecordingFolder
@@ -209,7 +210,7 @@ def calibrate_again(run: Path, table: str | Path, out: Path | None = None) -> tu
 
 def _fitted(folder: RecordingFolder, atlas: Atlas) -> Calibration:
     found = calibration_of(folder, atlas)
-    write_calibration(folder.path, found)
+    write_document(folder.path / FILE, found)
     return found
 
 

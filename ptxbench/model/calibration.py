@@ -17,7 +17,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
@@ -43,7 +42,6 @@ from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import ByteEnergy, TensorEnergy, Terms, TimeTerms
 from ptxbench.model.work import Access, Activity, Level
-from ptxbench.storage.document import read_document, write_document
 from ptxbench.storage.schema import J_PER_PJ
 
 FILE = "calibration.json"
@@ -211,24 +209,6 @@ def fit_calibration(
         terms, kernels=tuple(sorted(kernel.name for kernel in kernels)), time=_time(before, kernels, gpu)
     )
     return CalibrationFit(terms=terms, found=found, residuals=residuals, gamma_fitted=is_slowed, kept=kept)
-
-
-def write_calibration(folder: Path, calibration: Calibration) -> None:
-    """Write calibration.json into a folder.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    write_document(folder / FILE, calibration)
-
-
-def read_calibration(folder: Path) -> Calibration:
-    """Return the calibration of a folder.
-
-    Raises:
-        InputError: The file cannot be read or does not fit.
-    """
-    return read_document(folder / FILE, Calibration, "")
 
 
 def _unit(before: Terms, kernels: Sequence[FitKernel]) -> Terms:

@@ -72,14 +72,6 @@ def _double(i: Bound, function: Callable[..., Array]) -> Step:
     return i.to_double(lambda: function(*(read().copy() for read in values), rounding))
 
 
-def _add_double(a: Array, b: Array, rounding: str) -> Array:
-    return a + b if rounding == "RN" else sum_double(a, b, rounding)
-
-
-def _multiply_double(a: Array, b: Array, rounding: str) -> Array:
-    return a * b if rounding == "RN" else product_double(a, b, rounding)
-
-
 def compared(name: str, x: Array, y: Array) -> Array:
     """Return the outcome of a comparison of floats, such as "GEU": or one is no number."""
     if name in ("NUM", "NAN"):
@@ -207,8 +199,8 @@ STEPS: Mapping[str, Callable[[Bound], Step]] = {
     "FADD": lambda i: _single(i, 2, _add),
     "FMUL": lambda i: _single(i, 2, _multiply),
     "FFMA": lambda i: _single(i, 3, fused_single),
-    "DADD": lambda i: _double(i, _add_double),
-    "DMUL": lambda i: _double(i, _multiply_double),
+    "DADD": lambda i: _double(i, sum_double),
+    "DMUL": lambda i: _double(i, product_double),
     "DFMA": lambda i: _double(i, fused_double),
     "FSETP": _compare,
     "DSETP": _compare,

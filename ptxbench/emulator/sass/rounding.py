@@ -98,22 +98,26 @@ def fused_double(a: Array, b: Array, c: Array, rounding: str = "RN") -> Array:
     rest = to_odd(rest, sum_error(low_error, high_error, rest))
     found = high + rest
     if rounding != "RN":
-        found = directed(found, sum_error(high, rest, found), rounding)
+        found = _directed(found, sum_error(high, rest, found), rounding)
     return np.where(safe, found, plain)
 
 
-def directed(value: Array, error: Array, rounding: str) -> Array:
+def _directed(value: Array, error: Array, rounding: str) -> Array:
     """Return a rounded f64 and what it lacks, rounded in another direction."""
-    return value if rounding == "RN" else _stepped(value, error < 0, error > 0, rounding)
+    return _stepped(value, error < 0, error > 0, rounding)
 
 
 def product_double(a: Array, b: Array, rounding: str) -> Array:
     """Return a product of f64 in a direction."""
     product = a * b
-    return directed(product, _product_error(a, b, product), rounding)
+    if rounding == "RN":
+        return product
+    return _directed(product, _product_error(a, b, product), rounding)
 
 
 def sum_double(a: Array, b: Array, rounding: str) -> Array:
     """Return a sum of f64 in a direction."""
     total = a + b
-    return directed(total, sum_error(a, b, total), rounding)
+    if rounding == "RN":
+        return total
+    return _directed(total, sum_error(a, b, total), rounding)
