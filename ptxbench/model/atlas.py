@@ -330,11 +330,12 @@ def _open(path: Path, wanted: Callable[[str], bool], name: str, level: OptLevel 
 
 def _calibrated(path: Path, wanted: Callable[[str], bool], name: str) -> Atlas:
     """Return the atlas of a calibration: its table, with the board's own terms."""
-    from ptxbench.model.calibration import FILE, read_calibration
+    from ptxbench.model.calibration import FILE, Calibration
+    from ptxbench.storage.document import read_document
 
     if not (path / FILE).exists():
         raise InputError(f"{path} is a calibration that was not finished: continue it with `resume`")
-    found = read_calibration(path)
+    found = read_document(path / FILE, Calibration, "")
     try:
         table = open_atlas(found.table, wanted)
     except InputError as error:

@@ -557,6 +557,10 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             f"at the full clock it would pass the power limit of {machine.limit_w:.0f} W: the estimate is for"
             f" the clock at which it meets the limit, its time {how}"
         )
+    if math.isnan(machine.static.error_w):
+        notes.append(
+            "one sleeping kernel tells the static power: its error is not known, and not in the interval"
+        )
     # The rest is in the energy of the instructions.
     beyond = [level for level, _ in work.bytes_moved if level in (Level.CROSSBAR, Level.DRAM)]
     unknown = [level for level in beyond if _byte_energy(level, machine, Activity()) is None]
