@@ -59,6 +59,8 @@ _LOADS = {
     "l1": "ld.global.ca.v4.b32:l1",
     "shared": "ld.shared.v4.b32:shared",
 }
+# Instructions whose rows tell what a flop or a byte costs.
+UNIT_ROWS = frozenset((*_FLOPS.values(), *_LOADS.values()))
 FITTED_INCLUDES = (
     "a marginal flop or byte of the run's own kernels, which load and compute at once; neither the loop nor "
     "the power of DRAM at work is in it"
