@@ -32,6 +32,8 @@ ACTIVE, STATIC = "active chip", "static"
 _WHAT = {False: "the power law", True: "the voltage curve"}
 # Kinds on one GPU differ by so much in energy a multiply-add and bit of an operand (H200: 0.08 to 0.32 pJ).
 _OTHER_KIND = 0.5
+# A temperature that differs by less makes no static power worth a note; chosen.
+_SAME_C = 2.0
 
 
 @dataclass(frozen=True)
@@ -556,6 +558,16 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
         notes.append(
             f"at the full clock it would pass the power limit of {machine.limit_w:.0f} W: the estimate is for"
             f" the clock at which it meets the limit, its time {how}"
+        )
+    if math.isnan(machine.static.error_w):
+        notes.append(
+            "one sleeping kernel tells the static power: its error is not known, and not in the interval"
+        )
+    static = machine.static
+    if not static.slope_w_per_c and abs(conditions.temperature_c - static.temperature_c) > _SAME_C:
+        notes.append(
+            "the run does not tell how static power goes with the temperature: at"
+            f" {conditions.temperature_c:g} C it is taken as at {static.temperature_c:.0f} C"
         )
     # The rest is in the energy of the instructions.
     beyond = [level for level, _ in work.bytes_moved if level in (Level.CROSSBAR, Level.DRAM)]

@@ -185,6 +185,23 @@ def test_a_hotter_chip_leaks_more():
     assert hot - estimate(work(FFMA=1e12), machine(), RANDOM).energy_j == pytest.approx(10)
 
 
+def test_a_static_power_of_unknown_error_is_said_to_be_one():
+    once = replace(machine(), static=replace(STATIC, error_w=math.nan))
+    said = [any("one sleeping kernel" in n for n in estimate(work(FFMA=1e9), one, RANDOM).notes)
+            for one in (once, machine())]  # fmt: skip
+    assert said == [True, False]
+
+
+def test_without_a_slope_a_hotter_chip_is_said_to_be_taken_as_the_run_was():
+    flat = replace(machine(), static=replace(STATIC, slope_w_per_c=0.0, slope_error_w_per_c=0.0))
+    said = [
+        any("does not tell how static power" in note for note in estimate(work(FFMA=1e9), one, there).notes)
+        for one in (flat, machine())
+        for there in (RANDOM, replace(RANDOM, temperature_c=80.0), Conditions(RANDOM.activity))
+    ]
+    assert said == [False, True, False, False, False, False]
+
+
 def test_what_is_not_in_the_table_is_filled_counted_and_widens_the_interval():
     found = estimate(work(FFMA=3e12, FFMA_FTZ=1e12), machine(), RANDOM)
     assert found.uncovered_share == pytest.approx(0.25)
