@@ -308,4 +308,4 @@ def test_another_gpus_row_tells_nothing_beyond_the_operations_that_both_have(row
     )
     assert math.isnan(found.energy_j)
     assert "beyond those that were measured" in found.how
-    assert not found.waits
+    assert (found.capped, found.waits) == (False, False)
