@@ -34,6 +34,8 @@ _WHAT = {False: "the power law", True: "the voltage curve"}
 _OTHER_KIND = 0.5
 # A temperature that differs by less makes no static power worth a note; chosen.
 _SAME_C = 2.0
+# Levels that each access of global memory may reach.
+_OF_GLOBAL = (Level.L1, Level.L2, Level.DRAM)
 
 
 @dataclass(frozen=True)
@@ -550,6 +552,25 @@ def _includes(work: KernelWork, terms: Terms) -> list[str]:
     return found
 
 
+def _uncounted(work: KernelWork, terms: Terms) -> list[str]:
+    """Return what to say of bytes and accesses that were not counted."""
+    counted = dict(work.bytes_moved)
+    if not counted:
+        return ["bytes beyond L1 are not in the estimate; count them with `ncu`"]
+    found = []
+    levels = [one.level for one in terms.bytes_pj if one.level in _OF_GLOBAL and one.level not in counted]
+    if levels and work.uses_global_memory:
+        found.append(
+            f"bytes of {' and '.join(levels)} were not counted: what they take is not in the estimate"
+        )
+    accesses = [one.access for one in terms.accesses_pj if one.access not in dict(work.accesses)]
+    if accesses:
+        found.append(
+            f"{' and '.join(accesses)} were not counted: each is taken to move a whole line of 128 bytes"
+        )
+    return found
+
+
 def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditions) -> tuple[str, ...]:
     notes = []
     terms = machine.terms
@@ -581,13 +602,7 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             f" (gamma {terms.gamma:.2g} ± {COVERAGE_FACTOR * terms.gamma_error:.2g})"
         )
     notes += _includes(work, terms)
-    if not work.bytes_moved:
-        notes.append("bytes beyond L1 are not in the estimate; count them with `ncu`")
-    guessed = [one.access for one in terms.accesses_pj if one.access not in dict(work.accesses)]
-    if work.bytes_moved and guessed:
-        notes.append(
-            f"{' and '.join(guessed)} were not counted: each is taken to move a whole line of 128 bytes"
-        )
+    notes += _uncounted(work, terms)
     if not work.modifiers:
         notes.append(
             "the profile has opcodes without modifiers, so that different instructions get the same energy"

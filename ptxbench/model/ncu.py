@@ -367,12 +367,20 @@ def _counted(totals: Mapping[Counted, float]) -> tuple[tuple[Counted, float], ..
 
 
 def _first(launch: ProfiledLaunch, sets: Sequence[tuple[Sequence[str], float]]) -> float:
-    """Return the sum of the first set of metrics of which the launch has any, NaN where it has none."""
+    """Return the sum of the first set of metrics that the launch has, NaN where it has none.
+
+    Raises:
+        InputError: It has a part of one set, and no other.
+    """
+    lacking: list[str] = []
     for metrics, size in sets:
-        values = [size * _number(launch, metric) for metric in metrics]
-        counted = [value for value in values if math.isfinite(value)]
-        if counted:
-            return sum(counted)
+        values = {metric: _number(launch, metric) for metric in metrics}
+        absent = [metric for metric, value in values.items() if math.isnan(value)]
+        if not absent:
+            return size * sum(values.values())
+        lacking += absent if len(absent) < len(metrics) else []
+    if lacking:
+        raise launch.error(lacking[0], "is missing, so that the bytes are not all counted")
     return math.nan
 
 

@@ -88,6 +88,21 @@ def test_accesses_cost_by_their_number_and_whole_lines_are_assumed_where_they_we
     assert guessed is any("a whole line of 128 bytes" in note for note in found[0].notes)
 
 
+@pytest.mark.parametrize(
+    ("moved", "loads", "is_said"),
+    [
+        ([(Level.L2, 1e9)], 1e12, True),
+        ([(Level.L2, 1e9), (Level.DRAM, 1e9)], 1e12, False),
+        ([(Level.L2, 1e9)], 0.0, False),
+    ],
+)
+def test_bytes_of_a_level_that_were_not_counted_are_said_to_be_missing(moved, loads, is_said):
+    made = machine(bytes_pj=tuple(ByteEnergy(level, 9.0, 9.0, 0.1) for level in (Level.L2, Level.DRAM)))
+    found = estimate(work(moved=moved, **{"FFMA": 1e12, "LDG.E": loads}), made, RANDOM)
+    said = "bytes of DRAM were not counted: what they take is not in the estimate"
+    assert (said in found.notes) is is_said
+
+
 def test_a_slower_sm_clock_makes_no_miss_cheaper():
     launch = replace(work(FFMA=1e12), accesses=((Access.L2_REQUEST, 4e9), (Access.L2_MISS, 4e9)))
     terms = (REQUEST, AccessEnergy(Access.L2_MISS, 500.0, 0.1))

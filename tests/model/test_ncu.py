@@ -144,7 +144,7 @@ def test_misses_are_counted_in_tags_as_ncu_writes_them(tmp_path):
 SAXPY = (
     (f"{WARPS}", "inst", "186,368,000 (FFMA: 138,412,032; LDG.E.128: 8,650,752; EXIT: 376,832)"),
     (f"{THREADS}", "inst", "5,963,776,000 (FFMA: 4,429,185,024; LDG.E.128: 276,824,064; EXIT: 12,058,624)"),
-    ("dram__bytes_read.sum", "byte", "4,429,185,024"),
+    ("dram__bytes.sum", "byte", "4,429,185,024"),
     ("lts__t_bytes.sum", "byte", "8,900,000,000"),
     ("gpu__time_duration.sum", "ns", "3,104,512"),
 )
@@ -190,6 +190,13 @@ def test_counts_of_each_locale_encoding_and_place_of_the_unit(tmp_path, locale, 
     assert found.time_s == pytest.approx(3.104512e-3, rel=relative)
     moved = {Level.DRAM: 4429185024, Level.L2: 8900000000}
     assert dict(found.bytes_moved) == pytest.approx(moved, rel=relative)
+
+
+def test_bytes_of_reads_alone_are_not_taken_for_all(tmp_path):
+    metrics = [WARPS, "dram__bytes_read.sum"]
+    path = written(tmp_path / "c.csv", metrics, ["0", "k", "1 (FFMA: 1)", "1,234"], units=["inst", "byte"])
+    with pytest.raises(InputError, match=r"dram__bytes_write\.sum of k is missing, so that"):
+        work(path)
 
 
 def test_numbers_of_two_locales_in_one_csv_are_refused(tmp_path):
