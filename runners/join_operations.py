@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations
 from pathlib import Path
@@ -28,7 +28,7 @@ from ptxbench.catalogue.operations import Operation
 from ptxbench.core.distributions import student_quantile
 from ptxbench.core.errors import InputError, PtxbenchError
 from ptxbench.core.gpu_info import without_maker
-from ptxbench.model.operation_cost import BOARD_HALF, OperationCost, measured_costs, operation_costs
+from ptxbench.model.operation_cost import BOARD_HALF, OperationCost, measured_costs, operation_cost
 from ptxbench.storage.board_spread import read_board_spread
 from ptxbench.storage.manifest import read_run_manifest
 from ptxbench.storage.operations_file import (
@@ -48,7 +48,7 @@ _LONG_MS = 2.0
 # Of fewer common operations two boards say little of each other.
 _LEAST_COMMON = 10
 # All rows nearer to an operation, in powers of two, are left out to judge intervals far from rows.
-_HOLE = 1.5
+HOLE = 1.5
 
 
 @dataclass(frozen=True)
@@ -268,6 +268,40 @@ def repeat_tables(found: Sequence[Agreement]) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Judged:
+    """How well rows tell operations that were measured.
+
+    Attributes:
+        told: How many they tell.
+        held: How many of these have an interval that holds what was measured.
+        off: Median of how far they are off, relative.
+        up: Median of how far their intervals reach up, relative.
+    """
+
+    told: int
+    held: int
+    off: float
+    up: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.told}, its interval holds {self.held / max(self.told, 1):.0%}; off by {self.off:.1%}"
+            f" at the median, with an interval of {self.up:+.0%}"
+        )
+
+
+def judged(pairs: Iterable[tuple[OperationCost, float]]) -> Judged:
+    """Judge what is told of operations by the energy of each that was measured, J."""
+    told = [(cost, energy_j) for cost, energy_j in pairs if math.isfinite(cost.energy_j)]
+    return Judged(
+        len(told),
+        sum(cost.low_j <= energy_j <= cost.high_j for cost, energy_j in told),
+        median([abs(cost.energy_j / energy_j - 1) for cost, energy_j in told] or [math.nan]),
+        median([cost.high_j / cost.energy_j - 1 for cost, _ in told] or [math.nan]),
+    )
+
+
 def between_text(rows: Sequence[OperationRow]) -> str:
     """Say how well the rest of a table tells each of its operations: its own GPU's alone, and all of it.
 
@@ -276,38 +310,41 @@ def between_text(rows: Sequence[OperationRow]) -> str:
     known = [cost for cost in measured_costs(rows) if cost.boards]
     return "\n".join(
         f"between rows: of {len(known)} operations {name}{without} tells"
-        f" {_told_text(known, rows, alone, near)}"
-        for near, without in ((0.0, ""), (_HOLE, f", without what is nearer than {_HOLE} powers of two,"))
+        f" {judged(left_out_costs(known, alone, near))}"
+        for near, without in ((0.0, ""), (HOLE, f", without what is nearer than {HOLE} powers of two,"))
         for name, alone in (("the rest of the same GPU", True), ("the rest of all GPUs", False))
     )
 
 
-def _told_text(known: Sequence[OperationCost], rows: Sequence[OperationRow], alone: bool, near: float) -> str:
-    held, off, wide = [], [], []
+def left_out_costs(
+    known: Sequence[OperationCost], alone: bool, near: float
+) -> Iterator[tuple[OperationCost, float]]:
+    """Yield what others tell of each operation, and its measured energy, J.
+
+    Args:
+        known: What measured operations cost.
+        alone: Whether only others of the same GPU tell it.
+        near: Others of the same GPU that are nearer than so many powers of two are left out, too.
+    """
+    kinds: dict[str, list[OperationCost]] = {}
+    for cost in known:
+        kinds.setdefault(cost.operation.op, []).append(cost)
     for cost in known:
         rest = [
-            row
-            for row in rows
-            if row.op_name == cost.operation.op
-            and ((row.device != cost.device and not alone) or _is_left(row, cost, near))
+            other
+            for other in kinds[cost.operation.op]
+            if (_is_left(other, cost, near) if other.device == cost.device else not alone)
         ]
-        told = next((one for one in operation_costs(rest, cost.operation) if one.device == cost.device), None)
-        if told is not None and math.isfinite(told.energy_j):
-            held.append(told.low_j <= cost.energy_j <= told.high_j)
-            off.append(abs(told.energy_j / cost.energy_j - 1))
-            wide.append(told.high_j / told.energy_j - 1)
+        yield operation_cost(rest, cost.operation, cost.device), cost.energy_j
+
+
+def _is_left(other: OperationCost, cost: OperationCost, near: float) -> bool:
+    """Return whether another operation of the same GPU stays: it is neither this one nor near it."""
+    shape, at = other.operation.shape, cost.operation.shape
     return (
-        f"{len(held)}, its interval holds {sum(held) / max(len(held), 1):.0%}; off by"
-        f" {median(off or [math.nan]):.1%} at the median, with an interval of"
-        f" {median(wide or [math.nan]):+.0%}"
+        other.operation != cost.operation
+        and math.dist([*map(math.log2, shape)], [*map(math.log2, at)]) >= near
     )
-
-
-def _is_left(row: OperationRow, cost: OperationCost, near: float) -> bool:
-    """Return whether a row of its GPU stays: it is no row of this operation, nor of one that is near."""
-    shape, at = row.operation.shape, cost.operation.shape
-    distance = math.dist([math.log2(size) for size in shape], [math.log2(size) for size in at])
-    return row.device == cost.device and row.operation != cost.operation and distance >= near
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -78,6 +78,7 @@ class _Solved:
     names: tuple[str, ...]
     gamma: float
     gamma_error: float
+    freedom: int
     matrix: Floats
     right: Floats
     values: Floats
@@ -139,8 +140,7 @@ def _fit(kernels: Sequence[FitKernel], opcode_energies: OpcodeEnergies, kept: fl
     # Weights make a residual relative to a kernel's whole energy; the error is one of dynamic energy.
     share = np.array([k.total_j / k.dynamic_j for k in kernels])
     residuals = (best.matrix @ best.values - best.right) * RELATIVE * share
-    freedom = max(len(kernels) - int(np.sum(best.values > 0)), 1)
-    error = math.sqrt(float(np.sum(residuals**2)) / freedom)
+    error = math.sqrt(float(np.sum(residuals**2)) / best.freedom)
     terms = _terms(best, _errors(best.matrix, best.names, error), error, kernels)
     terms = replace(terms, opcode_share=kept, counted_spreads=_counted_spreads(kernels, best.residuals))
     return terms, best.left_out_error
@@ -207,6 +207,7 @@ def _solved(
     losses = [loss for _, loss in found]
     best = int(np.argmin(losses))
     matrix, right = systems[best]
+    freedom = max(len(kernels) - int(np.sum(found[best][0] > 0)), 1)
     errors = left_out_errors(
         matrix,
         right,
@@ -217,7 +218,8 @@ def _solved(
     return _Solved(
         names=tuple(names),
         gamma=float(gammas[best]),
-        gamma_error=gamma_error(losses) if len(losses) > 1 else UNFITTED.gamma_error,
+        gamma_error=gamma_error(losses, freedom) if len(losses) > 1 else UNFITTED.gamma_error,
+        freedom=freedom,
         matrix=matrix,
         right=right,
         values=found[best][0],

@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = (
     *("ptxbench/energy", "ptxbench/analysis", "ptxbench/sass", "ptxbench/model", "ptxbench/meter"),
     *("ptxbench/attribute", "ptxbench/tune", "ptxbench/audit", "ptxbench/sensors"),
-    *("ptxbench/emulator", "ptxbench/storage"),
+    *("ptxbench/emulator", "ptxbench/storage", "ptxbench/api", "ptxbench/experiment/calibrate.py"),
 )
 _COMPARED = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
@@ -300,7 +300,14 @@ class Tests:
             SystemExit: They cannot be run.
         """
         folder = Path(package).parent if package.endswith(".py") else package
-        measured = f"--cov={folder}", "--cov-context=test", "--cov-report=", "--maxfail=1000000"
+        copy.printed.unlink(missing_ok=True)  # it may hold what failed of mutants of another package
+        measured = (
+            f"--cov={folder}",
+            "--cov-context=test",
+            "--cov-report=",
+            "--cov-fail-under=0",
+            "--maxfail=1000000",
+        )
         code = copy.run([*_tests_of(package), *measured])
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             raise SystemExit(f"mutants: pytest fails for {package}:\n{copy.printed.read_text()[-2000:]}")

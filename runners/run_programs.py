@@ -31,6 +31,7 @@ KERNELS = r"""
 #include <cstdio>
 #include <cstdlib>
 #include <chrono>
+#include <thread>
 #include <unistd.h>
 __global__ void fma_kernel(float *x, long n) {
   float a = x[threadIdx.x], b = a + 1, c = a + 2, d = a + 3;
@@ -73,18 +74,38 @@ int main(int count, char **words) {
   cudaMemset(from, 63, n * 16);
   cudaStream_t stream; cudaStreamCreate(&stream);
   cudaGraph_t graph; cudaGraphExec_t exec;
-  if (which == 'g') {
+  cudaStream_t beside; cudaStreamCreate(&beside);
+  cudaGraphExec_t second;
+  bool has_graph = which == 'g' || which == 'u' || which == 'y';
+  if (has_graph) {
     cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
     for (int i = 0; i < 100; i++) spin_kernel<<<132, 128, 0, stream>>>(3000);
     cudaStreamEndCapture(stream, &graph);
     cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphInstantiate(&second, graph, 0);
   }
+  char *host = NULL;
+  if (which == 'y') cudaMallocHost(&host, 1 << 26);
   cudaDeviceSynchronize();
-  if (which == 'a' || which == 'b' || which == 'g' || which == 'p' || which == 't') usleep(300000);
+  if (which == 'a' || which == 'b' || which == 'p' || which == 't' || has_graph) usleep(300000);
   long long start = ns();
   for (; which == 'a' && made < wanted; made++) small_kernel<<<1, 32, 0, stream>>>();
   for (; which == 'b' && made < wanted; made++) spin_kernel<<<132, 128, 0, stream>>>(40000);
   for (; which == 'g' && made < wanted; made++) cudaGraphLaunch(exec, stream);
+  if (which == 'u') {
+    /* Two threads, each with a graph and a stream of its own. */
+    std::thread other([=] { for (long i = 0; i < wanted / 2; i++) cudaGraphLaunch(second, beside); });
+    for (; made < wanted / 2; made++) cudaGraphLaunch(exec, stream);
+    other.join();
+    made += wanted / 2;
+  }
+  for (; which == 'y' && made < wanted; made++) {
+    /* A stream that only copies is busy all the time; the host waits for each graph. */
+    if (cudaStreamQuery(beside) == cudaSuccess)
+      cudaMemcpyAsync(host, from, 1 << 26, cudaMemcpyDeviceToHost, beside);
+    cudaGraphLaunch(exec, stream);
+    cudaStreamSynchronize(stream);
+  }
   for (; which == 't' && made < wanted; made++)
     if (made % 3) small_kernel<<<1, 32, 0, stream>>>();
     else spin_kernel<<<132, 128, 0, stream>>>(6000);
@@ -104,7 +125,9 @@ int main(int count, char **words) {
   note(start, end);
   if (made) usleep(300000);
   if (which == 'x') abort();
-  printf("%ld launches in %.4f s: %s\n", made, (end - start) / 1e9,
+  long wrong = 0;
+  for (long i = 0; host && i < 1 << 26; i++) wrong += host[i] != 63;
+  printf("%ld launches in %.4f s, %ld bytes wrong: %s\n", made, (end - start) / 1e9, wrong,
          cudaGetErrorString(cudaGetLastError()));
 }
 """
@@ -318,9 +341,9 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
         "spin20": [kernels, "b", "100000"],
         "graph": [kernels, "g", "6000"],
         "gemm": python("gemm", "1500"),
-        "decode-graph": python("decode", "graph", "750", str(ROOT / "runners")),
+        "decode-graph": python("decode", "graph", "1500", str(ROOT / "runners")),
         "decode-eager": python("decode", "eager", "80", str(ROOT / "runners")),
-        "decode-ahead": python("decode", "ahead", "750", str(ROOT / "runners")),
+        "decode-ahead": python("decode", "ahead", "1500", str(ROOT / "runners")),
     }
     pairs = {
         f"{kind}-{how}-{pair}": Program(words, options)
@@ -341,6 +364,9 @@ def _programs(kernels: str, work: Path) -> dict[str, Program]:
         "turns-two": Program([kernels, "t", "900000"], ["--max-launch-rate", "20000"]),
         "turns-two-plain": Program([kernels, "t", "900000"], ["--no-kernels"]),
         "triton": Program(python("triton")),
+        # CUPTI stays where two threads launch; it is left amid copies.
+        "threads": Program([kernels, "u", "60000"]),
+        "copies": Program([kernels, "y", "40000"]),
         "crash": Program([kernels, "x", "3"]),
         "forks": Program(python("forks")),
         "no_gpu": Program([sys.executable, "-c", "print(6 * 7)"]),

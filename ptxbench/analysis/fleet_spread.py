@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import groupby
 from statistics import fmean, median, stdev
 
-from ptxbench.analysis.board_spread import BoardRun, board_factors, logs_by_row, rounded
+from ptxbench.analysis.board_spread import BoardRun, Key, board_factors, logs_by_row, rounded
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import SD_OVER_MAD
 from ptxbench.storage.fleet_file import BoardLine, FleetFile, LeftOut, ModelSpread
@@ -20,8 +20,6 @@ _FACTOR_SDS, _FACTOR_LEAST = 3.5, 0.01
 _SCATTER_TIMES, _SCATTER_LEAST = 3.0, 0.01
 # Fewer boards do not say what is usual.
 _LEAST_BOARDS = 4
-
-Key = tuple[str, ...]
 
 
 def fleet_spread(runs: Sequence[BoardRun]) -> FleetFile:
@@ -36,7 +34,7 @@ def fleet_spread(runs: Sequence[BoardRun]) -> FleetFile:
     left_out = [LeftOut(run.name, "it has no valid row") for run in runs if not run.energies_pj]
     best: dict[str, BoardRun] = {}
     for run in sorted((one for one in runs if one.energies_pj), key=lambda r: (-len(r.energies_pj), r.name)):
-        board = run.manifest.gpu.uuid_hash
+        board = run.board
         if board in best:
             left_out.append(
                 LeftOut(run.name, f"of the same board as {best[board].name}, which has more rows")
@@ -115,9 +113,8 @@ def _scatters(runs: Sequence[BoardRun], factors: Sequence[float]) -> list[float]
 def _line(run: BoardRun, common: int, factor: float, scatter: float) -> BoardLine:
     energies = run.energies_pj
     rows = [row for row in run.rows if math.isfinite(row.dynamic_pj)]
-    gpu = run.manifest.gpu
     return BoardLine(
-        *(gpu.uuid_hash, run.name, gpu.driver, len(energies), common, factor, scatter),
+        *(run.board, run.name, run.manifest.gpu.driver, len(energies), common, factor, scatter),
         temperature_c=_mean([row.temperature_c for row in rows]),
         static_w=_mean([row.static_w for row in rows]),
         outlier="",

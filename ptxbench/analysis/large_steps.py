@@ -58,7 +58,7 @@ def large_steps(log_power: Floats, kernel: Indices, counts: Bools, apart: Bools)
         counts: Whether a trial tells of the supply, shape (n,).
         apart: Whether a pause lies before it, shape (n,).
     """
-    stretch = np.cumsum(apart) - apart[0]
+    stretch = np.cumsum(apart, dtype=np.int64)
     tells = counts & (_spread(kernel, stretch)[kernel] > 1)
     count = int(stretch[-1]) + 1
     trials = np.bincount(stretch[tells], minlength=count)

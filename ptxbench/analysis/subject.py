@@ -104,15 +104,6 @@ class Subject:
         )
 
 
-def by_round(records: Sequence[TrialRecord]) -> dict[int, dict[Role, TrialRecord]]:
-    """Return a subject's trials by repeat and role, calibration left out."""
-    rounds: dict[int, dict[Role, TrialRecord]] = {}
-    for record in records:
-        if record.repeat >= 0:
-            rounds.setdefault(record.repeat, {})[record.role] = record
-    return rounds
-
-
 def trial_faults(
     records: Sequence[TrialRecord], contradicted: Mapping[str, tuple[Status, str]]
 ) -> dict[str, tuple[Status, str]]:
@@ -156,32 +147,3 @@ def nan_mean(values: Sequence[float]) -> float:
     """Return the mean of the finite values, NaN where there is none."""
     finite = [v for v in values if math.isfinite(v)]
     return float(np.mean(finite)) if finite else math.nan
-
-
-def valid_pair(
-    trials: Mapping[Role, TrialRecord],
-    target: Role,
-    overheads: Sequence[Role],
-    faults: Mapping[str, tuple[Status, str]],
-) -> tuple[TrialRecord, TrialRecord] | None:
-    """Return a round's target and overhead trials, or None where one is missing or does not count.
-
-    Args:
-        trials: One round, by role.
-        target: Role of the target.
-        overheads: Roles that may serve as its overhead; the first that the round has is taken.
-        faults: Trials that do not count, by id.
-    """
-    overhead = next((trials[role] for role in overheads if role in trials), None)
-    if target not in trials or overhead is None:
-        return None
-    pair = (trials[target], overhead)
-    return None if any(trial.trial_id in faults for trial in pair) else pair
-
-
-def cycles_per_instruction(target: TrialRecord, overhead: TrialRecord) -> float:
-    """Return SM cycles that one copy adds to a pass of the loop, NaN where the kernels gave none."""
-    if target.cycles < 0 or overhead.cycles < 0:
-        return math.nan
-    pass_cycles = target.cycles / target.iterations - overhead.cycles / overhead.iterations
-    return pass_cycles / target.copies

@@ -14,6 +14,7 @@ from ptxbench.api.estimate_options import EstimateOptions, KernelOptions, is_spe
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.emulator.sass.launch import Dims, Launch, emulate
 from ptxbench.emulator.sass.machine import OnProgress
+from ptxbench.model.addresses import dims
 from ptxbench.model.emulated_work import activity_of, work_of
 from ptxbench.sass.program import SassKernel
 
@@ -182,7 +183,7 @@ def run_in_emulator(
     _refuse(options, ("ncu", *_TELLS_ITSELF))
     require_shape(kernel, options.grid, options.block)
     code = read_code(kernel or b"", options, known)
-    shape = _by_dimension(options.grid or 1), _by_dimension(options.block or 1)
+    shape = dims(options.grid or 1), dims(options.block or 1)
     launch = launch_of_code(code.image, code.kernel, shape, arguments, options.shared_bytes)
     return emulated(launch, options.time_s or math.nan, known, on_progress=on_progress)
 
@@ -193,8 +194,3 @@ def _refuse(options: EstimateOptions, names: Sequence[str]) -> None:
         value = getattr(options, name)
         if value not in (None, False, {}):
             raise ArgumentError(name, "does not go with a kernel that is run in the emulator: leave it out")
-
-
-def _by_dimension(size: int | Sequence[int]) -> Dims:
-    x, y, z = (*((size,) if isinstance(size, int) else tuple(size)), 1, 1)[:3]
-    return x, y, z

@@ -54,7 +54,7 @@ _FAST, _MANY = 5000.0, 10_000
 _SLOWED = (
     "all kernels of CUDA graphs were looked at, which slowed a host that waits for each graph by half on an"
     " H100: a replay looks at all, `max_launch_rate_per_s` is high, launches of graphs were not counted, or"
-    " their stream was busy for a second"
+    " their stream was busy for three seconds"
 )
 
 

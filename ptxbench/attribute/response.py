@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-import scipy  # noqa: F401, before anything is measured
 
 from ptxbench.attribute.equations import SETTINGS, Equations, Readings, Response, equations_of
 from ptxbench.attribute.exposure import ExposureMatrix
+from ptxbench.attribute.simplex import minimum
 from ptxbench.sensors.description import Shape
 from ptxbench.sensors.trace import Float64s
 
@@ -63,7 +63,6 @@ def responses(readings: Readings, busy: ExposureMatrix, columns: Sequence[tuple[
 
 def _refined(response: Response, refresh_s: float, left: Callable[[Response], float]) -> Response:
     """Return a response of the same shape that leaves less, by the simplex method of Nelder and Mead."""
-    from scipy.optimize import fmin  # takes half a second to load: only where readings are told apart
 
     def at(point: Float64s) -> Response:
         return replace(response, lag_s=float(point[0]) * refresh_s, averaging_s=math.exp(float(point[1])))
@@ -75,16 +74,8 @@ def _refined(response: Response, refresh_s: float, left: Callable[[Response], fl
         return response
     start = np.array([response.lag_s / refresh_s, math.log(response.averaging_s)])
     simplex = start + np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.15]])
-    found = fmin(
-        left_at,
-        start,
-        xtol=0.005,
-        ftol=0.0,
-        maxfun=SETTINGS.refinements,
-        initial_simplex=simplex,
-        disp=False,
-    )
-    return min((response, at(np.asarray(found))), key=left)
+    found = minimum(left_at, simplex, near=0.005, most_calls=SETTINGS.refinements)
+    return min((response, at(found)), key=left)
 
 
 def _left_w2(equations: Equations) -> float:

@@ -169,6 +169,8 @@ def _groups(text: str, origin: str) -> list[Any]:
     groups = document.get("group", [])
     if not isinstance(groups, list) or set(document) - {"group"}:
         raise InputError(f"catalogue {origin}: holds something else than [[group]] tables")
+    if not groups:
+        raise InputError(f"catalogue {origin}: has no [[group]] table")
     return groups
 
 

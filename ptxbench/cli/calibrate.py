@@ -18,6 +18,7 @@ from ptxbench.cli.command import command_of
 from ptxbench.cli.options import require_resumable
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.cli.progress import progress_bar
+from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.printable import number
 from ptxbench.core.shared_options import CALIBRATED_TABLE, GpuSpec, Json
 
@@ -72,6 +73,8 @@ def print_calibration(found: Calibration, path: Path, *, as_json: bool) -> None:
     if as_json:
         print_encoded(found, {"folder": str(path), "errors": encoded_errors(found)})
         return
+    from ptxbench.analysis.statistics import Uncertainty
+
     gpu = found.gpu
     click.echo(
         f"{gpu.title}, driver {gpu.driver}: {len(found.residuals)} kernels on the rows of {found.table}"
@@ -91,8 +94,12 @@ def print_calibration(found: Calibration, path: Path, *, as_json: bool) -> None:
     print_table(headings, rows, headings[2:])
     terms, static = found.terms, found.static_power
     if found.gamma_fitted:
-        click.echo(f"energy goes with clock^gamma, gamma {terms.gamma:.2f} ± {terms.gamma_error:.2f}")
-    click.echo(f"static power: {static.power_w:.4g} ± {static.error_w:.2g} W at {static.temperature_c:.3g} C")
+        gamma_ci95 = COVERAGE_FACTOR * terms.gamma_error
+        click.echo(f"energy goes with clock^gamma, gamma {terms.gamma:.2f} ± {gamma_ci95:.2f} (95%)")
+    static_ci95_w = Uncertainty(static.error_w, static.degrees).ci95
+    click.echo(
+        f"static power: {static.power_w:.4g} ± {static_ci95_w:.2g} W (95%) at {static.temperature_c:.3g} C"
+    )
     off = encoded_errors(found)
     left_out = off["left_out_pct"]
     beside = "" if math.isnan(left_out) else f", of kernels that are left out by {left_out:.1f}%"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import click
 
-from ptxbench.cli.command import command_of
+from ptxbench.cli.command import command_of, of_flags
 from ptxbench.cli.parameters import Fraction
 from ptxbench.cli.terminal import as_written
 from ptxbench.core.errors import InputError
@@ -305,7 +305,7 @@ def _compare(program: ProgramEnergy, baseline: Path | None, limit: float | None)
     from ptxbench.attribute.baseline import compare
 
     judgement = compare(program, baseline, limit)
-    _say(judgement.lines)
+    _say([of_flags(line) for line in judgement.lines])
     return 0 if judgement.is_passed else 1
 
 

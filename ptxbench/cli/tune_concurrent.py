@@ -99,11 +99,12 @@ def _print_json(tuned: ConcurrentTuned, objective: str) -> None:
 
 
 def _draw(tuned: ConcurrentTuned, plot: Path) -> None:
+    from ptxbench.report.chart import as_figure
     from ptxbench.report.figure import save, title
-    from ptxbench.report.tuning_plots import draw_path
+    from ptxbench.report.tuning_charts import path_chart
 
     runs = [(one.time_s, one.energy_j) for one in tuned.trials if not one.alone]
-    save(draw_path(f"{_names(tuned)} at once\n{title(tuned.manifest.gpu)}", runs), plot)
+    save(as_figure(path_chart(f"{_names(tuned)} at once", title(tuned.manifest.gpu), runs)), plot)
 
 
 def _names(tuned: ConcurrentTuned) -> str:

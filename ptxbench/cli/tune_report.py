@@ -20,8 +20,6 @@ from ptxbench.storage.atomic import write_text
 from ptxbench.storage.shipped import find_table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from ptxbench.report.sections import Section
     from ptxbench.tune.analysis import Analysis
     from ptxbench.tune.folder import TuningManifest
@@ -101,12 +99,13 @@ def _file_text(
     out: Path, manifest: TuningManifest, trials: Sequence[Trial], found: Analysis, parts: Sequence[Section]
 ) -> str:
     """Return what is written into a file, by its ending."""
+    from ptxbench.report.tuning_charts import charts
     from ptxbench.report.tuning_report import as_csv, as_page, as_text
     from ptxbench.tune.kernel_tuner_cache import cache_text, t4_text
 
     ending = out.suffix.lower()
     if ending == ".html":
-        return as_page(parts, _pictures(manifest, found, trials))
+        return as_page(parts, [*charts(manifest, found, trials).values()])
     if out.name.lower().endswith(".t4.json"):
         return t4_text(manifest, trials)
     if ending == ".json":
@@ -130,23 +129,14 @@ def _opened(
 
 
 def _draw(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial], plots: Path) -> None:
+    from ptxbench.report.chart import as_figure
     from ptxbench.report.figure import save
-    from ptxbench.report.tuning_plots import draw_all
+    from ptxbench.report.tuning_charts import charts
 
     plots.mkdir(parents=True, exist_ok=True)
-    for name, figure in draw_all(manifest, found, trials).items():
-        save(figure, plots / f"{name}.png")
+    for name, chart in charts(manifest, found, trials).items():
+        save(as_figure(chart), plots / f"{name}.png")
         say(f"wrote {plots / f'{name}.png'}")
-
-
-def _pictures(manifest: TuningManifest, found: Analysis, trials: Sequence[Trial]) -> dict[str, Figure]:
-    from ptxbench.report.tuning_plots import draw_all
-
-    try:
-        return draw_all(manifest, found, trials)
-    except InputError as error:
-        say(f"no pictures: {error}")
-        return {}
 
 
 def _plain(found: Analysis) -> dict[str, object]:

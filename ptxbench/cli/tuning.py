@@ -219,7 +219,7 @@ def _plain_size(tuned: Tuned) -> dict[str, object]:
 
 def _draw(tuned: Tuned, plot: Path | None) -> None:
     """Draw the front; without matplotlib only where a picture was requested."""
-    from ptxbench.report.tuning_plots import plot_front
+    from ptxbench.report.tuning_charts import plot_front
 
     try:
         plot_front(tuned.manifest, tuned.trials, plot or tuned.path / "pareto.svg", tuned.beside)

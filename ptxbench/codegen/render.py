@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
-
-import jinja2
-import jinja2.meta
-from jinja2.sandbox import SandboxedEnvironment
+from typing import TYPE_CHECKING
 
 from ptxbench.catalogue.load import TEMPLATE_SUFFIX
 from ptxbench.catalogue.model import Instruction
@@ -22,6 +19,9 @@ from ptxbench.core.condition import Form
 from ptxbench.core.errors import InputError, NotMeasurableError
 from ptxbench.core.target import Target
 from ptxbench.core.threads import WARP
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 TARGET, OVERHEAD, TARGET_2N, OVERHEAD_2N = "target", "overhead", "target_2n", "overhead_2n"
 
@@ -182,6 +182,8 @@ def _entries(instruction: Instruction, prefix: str) -> tuple[Entry, ...]:
 
 def _render(family: str, target: Target, **values: object) -> str:
     """Render one template with what every template may use, and `values`."""
+    from jinja2 import TemplateError, TemplateNotFound
+
     name = f"{family}{TEMPLATE_SUFFIX}"
     try:
         return (
@@ -197,9 +199,9 @@ def _render(family: str, target: Target, **values: object) -> str:
                 **values,
             )
         )
-    except jinja2.TemplateNotFound as error:
+    except TemplateNotFound as error:
         raise InputError(f"no template {error.name} in ptx_templates") from error
-    except jinja2.TemplateError as error:
+    except TemplateError as error:
         raise InputError(f"template {name}: {error}") from error
 
 
@@ -215,6 +217,8 @@ def template_texts(family: str) -> tuple[str, ...]:
     Raises:
         InputError: The family has no template.
     """
+    from jinja2.meta import find_referenced_templates
+
     texts: dict[str, str] = {}
     pending = [f"{family}{TEMPLATE_SUFFIX}"]
     while pending:
@@ -223,7 +227,7 @@ def template_texts(family: str) -> tuple[str, ...]:
         if text is None:
             raise InputError(f"no template {name} in ptx_templates")
         texts[name] = text
-        named = jinja2.meta.find_referenced_templates(_environment().parse(text))
+        named = find_referenced_templates(_environment().parse(text))
         pending += sorted({other for other in named if other} - set(texts))
     return tuple(texts[name] for name in sorted(texts))
 
@@ -253,13 +257,17 @@ def _align(instruction: re.Match[str]) -> str:
 
 
 @cache
-def _environment(*, sandboxed: bool = False) -> jinja2.Environment:
+def _environment(*, sandboxed: bool = False) -> Environment:
+    # Who shows what was measured renders nothing.
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
     # PTX is no HTML: nothing is escaped, and only catalogue values that were checked at load get here. A run
     # of someone else may hold a template: it gets at nothing but what it is given, and takes twice the time.
-    kind = SandboxedEnvironment if sandboxed else jinja2.Environment
+    kind = SandboxedEnvironment if sandboxed else Environment
     return kind(
-        loader=jinja2.FunctionLoader(_template),
-        undefined=jinja2.StrictUndefined,
+        loader=FunctionLoader(_template),
+        undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,

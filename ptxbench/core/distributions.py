@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -25,6 +26,7 @@ _SHIFT = 12
 _ENDLESS = 1e6
 
 
+@lru_cache(1024)
 def student_quantile(degrees: float, probability: float = 0.975) -> float:
     """Return the value that Student's t is below with a probability.
 

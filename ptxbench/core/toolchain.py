@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 from typing import TypeAlias
 
@@ -60,6 +59,8 @@ def tool_path(tool: str) -> Path:
     Raises:
         ToolError: Neither the wheel nor PATH has it.
     """
+    from importlib.metadata import PackageNotFoundError, files
+
     for wheel, begin in _WHEELS[tool].items():
         with suppress(PackageNotFoundError):
             for file in files(wheel) or ():
@@ -99,6 +100,8 @@ def tool_folder() -> Iterator[Path]:
 def tool_version(tool: str) -> str:
     """Return the version of a tool, such as "13.0.88"."""
     if _is_library(tool_path(tool)):
+        from importlib.metadata import version
+
         return version("nvidia-nvjitlink")
     text = run_tool(tool, ["--version"])
     match = re.search(r"V(\d+\.\d+\.\d+)", text)

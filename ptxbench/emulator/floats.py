@@ -90,11 +90,7 @@ def _by_lane(op: Opcode, kind: PtxType, function: Callable[..., Wide], sources: 
         by = np.uint64(lane) * width
         values = [_flushed(op, decode(masked(s >> by, int(width)), kind.scalar), kind) for s in sources]
         value = _flushed(op, function(*values), kind)
-        if "sat" in op.modifiers:
-            value = np.where(np.isnan(value), 0, np.clip(value, 0, 1))
-        if "relu" in op.modifiers:
-            value = np.where(value < 0, 0, value)
-        result |= encode(value, kind.scalar, rounding) << by
+        result |= encode(_clamped(op, value), kind.scalar, rounding) << by
     return result
 
 

@@ -23,7 +23,6 @@ from ptxbench.core.condition import DYNAMIC, Condition, OptLevel, Pattern
 from ptxbench.core.errors import (
     ArgumentError,
     InputError,
-    LaunchError,
     NotMeasurableError,
     RefusedModuleError,
 )
@@ -35,6 +34,7 @@ from ptxbench.energy.settled import SourceCheck
 from ptxbench.experiment.built_kernels import BuiltKernels
 from ptxbench.experiment.kernel import MAX_ITERATIONS
 from ptxbench.experiment.launch_configuration import LaunchConfiguration
+from ptxbench.experiment.load import pass_time_s
 from ptxbench.experiment.recordings import open_recordings
 from ptxbench.experiment.roofline.kernel import IntensityKernel, loop_counts
 from ptxbench.experiment.roofline.kinds import KINDS, LEVELS
@@ -45,9 +45,9 @@ from ptxbench.experiment.roofline.measure import (
 )
 from ptxbench.experiment.sensor_choice import board_sensor
 from ptxbench.experiment.settled_run import RecordedKernel, recorded_kernel
-from ptxbench.experiment.trial import FIRST_ITERATIONS, GUESS_S, MAX_GUESSES
+from ptxbench.experiment.trial import FIRST_ITERATIONS, GUESS_S
 from ptxbench.model.atlas import Atlas, open_atlas, open_shipped
-from ptxbench.model.calibration import Calibration, fit_calibration, write_calibration
+from ptxbench.model.calibration import FILE, Calibration, fit_calibration
 from ptxbench.model.fit_kernel import FitKernel
 from ptxbench.model.terms import Terms
 from ptxbench.model.work import Access, KernelWork, Level
@@ -55,6 +55,7 @@ from ptxbench.sass.loop_counts import OpcodeCounts
 from ptxbench.sass.loop_counts import loop_counts as counts_of_modules
 from ptxbench.sass.module import Module, build_module
 from ptxbench.sensors.kernel_run import SequenceRun
+from ptxbench.storage.document import write_document
 from ptxbench.storage.journal import Lines
 from ptxbench.storage.location import default_run_path
 from ptxbench.storage.recording import CALIBRATION, RecordingFolder
@@ -209,7 +210,7 @@ def calibrate_again(run: Path, table: str | Path, out: Path | None = None) -> tu
 
 def _fitted(folder: RecordingFolder, atlas: Atlas) -> Calibration:
     found = calibration_of(folder, atlas)
-    write_calibration(folder.path, found)
+    write_document(folder.path / FILE, found)
     return found
 
 
@@ -375,15 +376,7 @@ class _Bench(KernelRunner):
         """Return a launch with the passes that fill the window; the first one loads the code."""
         launch = replace(launch, iterations=FIRST_ITERATIONS)
         self._gpu.time_s(launch)
-        for _ in range(MAX_GUESSES):
-            elapsed_s = self._gpu.time_s(launch)
-            if not elapsed_s > 0:
-                raise LaunchError(f"{launch.trial_id} took no time")
-            if elapsed_s >= GUESS_S:
-                break
-            more = math.ceil(2 * GUESS_S / elapsed_s * launch.iterations)
-            launch = replace(launch, iterations=min(more, MAX_ITERATIONS))
-        passes = round(launch.iterations * self.window_s / elapsed_s)
+        passes = round(self.window_s / pass_time_s(self._gpu.time_s, launch, 2 * GUESS_S))
         return replace(launch, iterations=max(1, min(passes, MAX_ITERATIONS)))
 
     def _streamed(

@@ -127,10 +127,11 @@ def counter_verdicts(study: CounterStudy) -> tuple[Verdict, ...]:
 
 def _counter_verdict(check: CounterCheck) -> Verdict:
     differs = check.counter_j / check.integral_j - 1
+    ci95 = COVERAGE_FACTOR * check.error_j / check.integral_j
     is_clear = abs(check.counter_j - check.integral_j) > SETTINGS.group_factor * check.error_j
     text = (
         f"{check.load}, {check.span_s:.3g} s: {check.counter_j:.4g} J, {check.source} adds up to"
-        f" {check.integral_j:.4g} J ({100 * differs:+.2f} ± {100 * check.error_j / check.integral_j:.2g}%)"
+        f" {check.integral_j:.4g} J ({100 * differs:+.2f} ± {100 * ci95:.2g}%)"
     )
     if is_clear and abs(differs) > SETTINGS.disagreement:
         return Verdict("counter", State.BAD, f"{text}: one of them is wrong; believe neither without a meter")

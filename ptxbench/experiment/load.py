@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ptxbench.analysis.throttling import describe_throttling
@@ -94,17 +95,27 @@ def full_load(gpu: Gpu, name: str) -> Load:
         operands=(operand_bytes(instruction, Pattern.RANDOM, _SEED),),
         pattern=Pattern.RANDOM,
     )
-    return Load(module, template, gpu.info.sm_count, _pass_s(gpu, template))
+    per_pass_s = pass_time_s(lambda launch: gpu.run(launch).window.elapsed_s, template, _CALIBRATION_S)
+    return Load(module, template, gpu.info.sm_count, per_pass_s)
 
 
-def _pass_s(gpu: Gpu, launch: Launch) -> float:
-    """Return the time of one pass of the loop, from ever longer launches."""
+def pass_time_s(time_s: Callable[[Launch], float], launch: Launch, aim_s: float) -> float:
+    """Return the time of one pass of a kernel's loop, from ever longer launches.
+
+    Args:
+        time_s: Runs a launch; returns how long it took.
+        launch: The first of them.
+        aim_s: How long the last one is to take; half of that will do.
+
+    Raises:
+        LaunchError: The kernel did not run.
+    """
     for _ in range(_MAX_GUESSES):
-        elapsed_s = gpu.run(launch).window.elapsed_s
+        elapsed_s = time_s(launch)
         if not elapsed_s > 0:
-            raise LaunchError("the load kernel took no time")
+            raise LaunchError("the kernel took no time")
         per_pass_s = elapsed_s / launch.iterations
-        if elapsed_s >= _CALIBRATION_S / 2:
+        if elapsed_s >= aim_s / 2:
             break
-        launch = replace(launch, iterations=min(int(_CALIBRATION_S / per_pass_s) + 1, MAX_ITERATIONS))
+        launch = replace(launch, iterations=min(int(aim_s / per_pass_s) + 1, MAX_ITERATIONS))
     return per_pass_s

@@ -127,15 +127,14 @@ def mean_clock_mhz(trace: Trace, window: KernelWindow) -> float:
     return float(values.mean()) if len(values) else math.nan
 
 
-def low_clock_note(clock_mhz: float, full_mhz: float, limits: SettleLimits = SETTLE) -> str:
+def low_clock_note(clock_mhz: float, full_mhz: float) -> str:
     """Return what must be said where the clock of a kernel that was not slowed down is low, else "".
 
     Args:
         clock_mhz: Its clock; NaN where it is not known.
         full_mhz: The one that it should have; NaN where it is not known.
-        limits: How much lower.
     """
-    if not clock_mhz < (1 - limits.low_clock) * full_mhz:
+    if not clock_mhz < (1 - SETTLE.low_clock) * full_mhz:
         return ""
     return f"the SM clock was {clock_mhz:.0f} MHz, not {full_mhz:.0f}, and no reason of NVML explains it"
 
@@ -160,11 +159,7 @@ class BoardLimits:
 
 
 def run_until_settled(
-    attempt: Attempt,
-    window_s: float,
-    source: SourceCheck,
-    board: BoardLimits,
-    limits: SettleLimits = SETTLE,
+    attempt: Attempt, window_s: float, source: SourceCheck, board: BoardLimits
 ) -> tuple[KernelRun, KernelPower]:
     """Run a kernel for a window, and longer where the board is at its power limit or still changes.
 
@@ -174,7 +169,6 @@ def run_until_settled(
         window_s: Length of the first window.
         source: Judges the power source by all that ran, and is told of each run.
         board: Power limits of the board.
-        limits: When it has settled.
 
     Returns:
         The run that counts, and what it gave.
@@ -183,14 +177,14 @@ def run_until_settled(
         LaunchError: A launch failed.
         GpuError: The GPU stopped answering.
     """
-    for length_s in (window_s, *(longer_s for longer_s in limits.longer_s if longer_s > window_s)):
+    for length_s in (window_s, *(longer_s for longer_s in SETTLE.longer_s if longer_s > window_s)):
         run, times = attempt(length_s)
-        if 0 < run.window.elapsed_s < limits.filled * length_s:
+        if 0 < run.window.elapsed_s < SETTLE.filled * length_s:
             # A launch among others takes less than the one by itself that it was planned by.
             run, times = attempt(length_s**2 / run.window.elapsed_s)
-        result = kernel_power(run.trace, run.window, times, source, run.throttle_reasons, board, limits)
+        result = kernel_power(run.trace, run.window, times, source, run.throttle_reasons, board)
         far = not result.slowed and not is_near_limit(result.power.power_w, board.set_w)
-        if not result.unsettled or (far and length_s >= limits.longer_s[0]):
+        if not result.unsettled or (far and length_s >= SETTLE.longer_s[0]):
             break  # far from the limit nothing takes longer to settle
     others = run.other_processes
     return run, result.beside_others(others) if others > 0 else result
@@ -203,7 +197,7 @@ def kernel_power(
     source: SourceCheck,
     reasons: int,
     board: BoardLimits,
-    limits: SettleLimits = SETTLE,
+    long_s: float = SETTLE.long_s,
     *,
     has_phases: bool = False,
 ) -> KernelPower:
@@ -216,11 +210,11 @@ def kernel_power(
         source: Its power source, which is told of it.
         reasons: NVML's bit mask of what slowed the GPU down meanwhile.
         board: Power limits of the board.
-        limits: When it has settled.
+        long_s: Window of which the later half counts.
         has_phases: Whether the power may differ within a launch, as in a graph of several kernels. Whole
             launches count then where they are longer than a refresh.
     """
-    is_long = window.elapsed_s >= limits.long_s
+    is_long = window.elapsed_s >= long_s
     counted = later_half(window) if is_long else window
     period_s = window.elapsed_s / times if has_phases else 0.0
     if period_s < source.sensor.refresh_s:
@@ -248,7 +242,7 @@ def kernel_power(
     source.add(found, window, even=not slowed and not period_s)
     times_s = counted.launch_times_s
     launch_s = sum(times_s) / len(times_s) if is_long and times_s else window.elapsed_s / times
-    unsettled = _unsettled(found, counted, source.sensor, slowed, board.set_w, limits, period_s)
+    unsettled = _unsettled(found, counted, source.sensor, slowed, board.set_w, period_s)
     if not unsettled and slowed and not is_long:
         unsettled = f"the power limit was met in a window of {window.elapsed_s:.2g} s"
     return KernelPower(found, launch_s, counted, slowing, unsettled)
@@ -320,7 +314,6 @@ def _unsettled(
     sensor: SensorDescription,
     slowed: bool,
     limit_w: float,
-    limits: SettleLimits,
     period_s: float,
 ) -> str:
     """Return why clock or power had not settled in the part that counts, "" where they had."""
@@ -329,17 +322,17 @@ def _unsettled(
         return power.reason
     if power.status is not Status.OK or found.series is None:
         return ""
-    if power.power_w > (1 + limits.over_limit) * limit_w:
+    if power.power_w > (1 + SETTLE.over_limit) * limit_w:
         return f"the power of {power.power_w:.4g} W is above the limit of {limit_w:.4g} W"
-    even = limits.even if slowed else limits.even_below
+    even = SETTLE.even if slowed else SETTLE.even_below
     change = 0.0 if sensor.counts_energy else power_change(found.series, counted, sensor, period_s)
     if abs(change) > even:
         return f"the power still changed by {change:+.1%}"
     slower = _change(counted.launch_times_s)
     scatters = not slowed and abs(slower) < _DRIFT_ERRORS * _change_error(counted.launch_times_s)
-    if abs(slower) > limits.even and not scatters:
+    if abs(slower) > SETTLE.even and not scatters:
         return f"the time of a launch still changed by {slower:+.1%}"
-    if slowed and power.standard_error_w > limits.even * power.power_w:
+    if slowed and power.standard_error_w > SETTLE.even * power.power_w:
         return f"the power went up and down, so that it is known to {power.standard_error_w:.2g} W only"
     return ""
 

@@ -24,7 +24,7 @@ from ptxbench.storage.schema import Role, TrialRecord
 FIRST_ITERATIONS = 40
 GUESS_S = 0.005
 _LEAST_GUESS_S = 0.003
-MAX_GUESSES = 6
+_MAX_GUESSES = 6
 # Number of the launches that are compared with the reference: none of a calibration's, which are below 0 too.
 _CHECK = -1_000_000
 _DIED = "the process ended while this kernel ran"
@@ -146,7 +146,7 @@ class Runner:
         kernel = replace(kernel, iterations=kernel.iterations or FIRST_ITERATIONS)
         turns = ceil(kernel.grid / self.gpu.info.sm_count)
         per_pass_s = inf
-        for guess in range(1, MAX_GUESSES + 1):
+        for guess in range(1, _MAX_GUESSES + 1):
             record = self.trial(kernel, -first - guess)
             if record.elapsed_s != record.elapsed_s or record.elapsed_s <= 0:
                 raise LaunchError(record.reason or "the kernel took no time")

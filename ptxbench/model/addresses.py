@@ -68,7 +68,7 @@ class Launch:
     def of(cls, grid: int | Sequence[int], block: int | Sequence[int], target: str) -> Self:
         """Return the shape of a launch by one number or by dimensions, on a GPU of a target."""
         newer = int("".join(c for c in target if c.isdigit()) or 0) >= _NEWER
-        return cls(_dims(grid), _dims(block), newer)
+        return cls(dims(grid), dims(block), newer)
 
     @property
     def blocks(self) -> int:
@@ -466,7 +466,8 @@ class _Sample:
         )
 
 
-def _dims(size: int | Sequence[int]) -> Dims:
+def dims(size: int | Sequence[int]) -> Dims:
+    """Return a size as x, y, z; what is not given is 1."""
     x, y, z = (*((size,) if isinstance(size, int) else tuple(size)), 1, 1)[:3]
     return x, y, z
 

@@ -59,6 +59,8 @@ _LOADS = {
     "l1": "ld.global.ca.v4.b32:l1",
     "shared": "ld.shared.v4.b32:shared",
 }
+# Instructions whose rows tell what a flop or a byte costs.
+UNIT_ROWS = frozenset((*_FLOPS.values(), *_LOADS.values()))
 FITTED_INCLUDES = (
     "a marginal flop or byte of the run's own kernels, which load and compute at once; neither the loop nor "
     "the power of DRAM at work is in it"
@@ -328,11 +330,12 @@ def _open(path: Path, wanted: Callable[[str], bool], name: str, level: OptLevel 
 
 def _calibrated(path: Path, wanted: Callable[[str], bool], name: str) -> Atlas:
     """Return the atlas of a calibration: its table, with the board's own terms."""
-    from ptxbench.model.calibration import FILE, read_calibration
+    from ptxbench.model.calibration import FILE, Calibration
+    from ptxbench.storage.document import read_document
 
     if not (path / FILE).exists():
         raise InputError(f"{path} is a calibration that was not finished: continue it with `resume`")
-    found = read_calibration(path)
+    found = read_document(path / FILE, Calibration, "")
     try:
         table = open_atlas(found.table, wanted)
     except InputError as error:

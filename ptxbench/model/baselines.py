@@ -212,10 +212,7 @@ def with_energies(opcode_energies: OpcodeEnergies, energies_pj: Mapping[str, flo
         for op, known in opcode_energies.random.items()
         if known.energy_pj > 0
     )
-    return OpcodeEnergies(
+    return opcode_energies.with_energies(
         {opcode: Known(energy_pj, 0.0) for opcode, energy_pj in energies_pj.items()},
         {opcode: Known(ratio * energy_pj, 0.0) for opcode, energy_pj in energies_pj.items()},
-        rules=opcode_energies.rules,
-        warp_shares=opcode_energies.warp_shares,
-        own_rows=opcode_energies.own_rows,
     )

@@ -17,7 +17,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
@@ -43,7 +42,6 @@ from ptxbench.model.opcode_energies import RANDOM, ZEROS, OpcodeEnergies
 from ptxbench.model.tensor import multiply_adds, tensor_kind
 from ptxbench.model.terms import ByteEnergy, TensorEnergy, Terms, TimeTerms
 from ptxbench.model.work import Access, Activity, Level
-from ptxbench.storage.document import read_document, write_document
 from ptxbench.storage.schema import J_PER_PJ
 
 FILE = "calibration.json"
@@ -201,7 +199,7 @@ def fit_calibration(
         kept = (*kept, f"gamma {before.gamma:.2f}: fewer than {_MIN_SLOWED} kernels ran at a lower clock")
     else:
         lowest = min(kernel.clock_ratio for kernel in kernels)
-        gamma, off = float(gammas[best]), gamma_error(losses)
+        gamma, off = float(gammas[best]), gamma_error(losses, freedom)
         terms = replace(terms, gamma=gamma, gamma_error=off, lowest_clock_ratio=lowest)
     found = tuple(
         _found(name, values[name], reach * errors[name], unit, before, int(np.sum(columns[:, at] > 0)))
@@ -213,43 +211,16 @@ def fit_calibration(
     return CalibrationFit(terms=terms, found=found, residuals=residuals, gamma_fitted=is_slowed, kept=kept)
 
 
-def write_calibration(folder: Path, calibration: Calibration) -> None:
-    """Write calibration.json into a folder.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    write_document(folder / FILE, calibration)
-
-
-def read_calibration(folder: Path) -> Calibration:
-    """Return the calibration of a folder.
-
-    Raises:
-        InputError: The file cannot be read or does not fit.
-    """
-    return read_document(folder / FILE, Calibration, "")
-
-
 def _unit(before: Terms, kernels: Sequence[FitKernel]) -> Terms:
     """Return the terms that factors are on: 1 pJ where a byte had none, or a multiply-add has no term."""
     kinds = {tensor_kind(op) for kernel in kernels for op, _ in kernel.work.opcodes if multiply_adds(op)}
     lacking = sorted(kinds - {one.kind for one in before.tensor})
-    return replace(
-        before,
-        active_w=0.0,
-        bytes_pj=tuple(
-            replace(one, random_pj=one.random_pj or 1.0, zeros_pj=one.zeros_pj or 1.0)
-            for one in before.bytes_pj
-        ),
-        tensor=(
-            *(
-                replace(one, random_pj=one.random_pj or 1.0, zeros_pj=one.zeros_pj or 1.0)
-                for one in before.tensor
-            ),
-            *(TensorEnergy(kind, 1.0, 1.0, 1.0) for kind in lacking),
-        ),
-    )
+
+    def told(energies: Sequence[Energy]) -> list[Energy]:
+        return [replace(e, random_pj=e.random_pj or 1.0, zeros_pj=e.zeros_pj or 1.0) for e in energies]
+
+    tensor = (*told(before.tensor), *(TensorEnergy(kind, 1.0, 1.0, 1.0) for kind in lacking))
+    return replace(before, active_w=0.0, bytes_pj=tuple(told(before.bytes_pj)), tensor=tensor)
 
 
 def _features(kernel: FitKernel, opcode_energies: OpcodeEnergies, unit: Terms) -> dict[str, float]:

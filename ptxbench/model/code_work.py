@@ -22,9 +22,8 @@ from ptxbench.core.threads import LINE_BYTES, WARP
 from ptxbench.model.addresses import Launch
 from ptxbench.model.atlas import Atlas
 from ptxbench.model.executed import Counts, Executed, Placed, executions
-from ptxbench.model.inputs import slack_of
+from ptxbench.model.inputs import launch_time_s
 from ptxbench.model.opcodes import OpcodeClass, opcode_class
-from ptxbench.model.throughput import dram_time_s, modelled_time_s, moved_time_s
 from ptxbench.model.traffic import UNKNOWN_BYTES, Caches, GivenBytes, Traffic, traffic_of
 from ptxbench.model.work import KernelWork, Level
 from ptxbench.sass.listing import disassemble, entry_names, parse_listing, source_lines
@@ -314,15 +313,10 @@ def _timed(work: KernelWork, idle: Counts, launch: Launch, time_s: float, table:
     """Return a launch's work with its time, given or modelled by its pipes and its bytes."""
     if not math.isnan(time_s):
         return replace(work, time_s=time_s)
-    gpu, time = table.gpu, table.machine.terms.time
     threads = launch.blocks * launch.threads
     # A warp issues what a guard turns off, too.
     issued = [(op, n / threads + dict(idle).get(op, 0.0)) for op, n in work.opcodes]
-    chip = gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, sm_facts(gpu.target)
-    pipes_s = modelled_time_s(issued, launch.blocks, launch.threads, *chip, time)
-    peak_s = dram_time_s(dict(work.bytes_moved).get(Level.DRAM, 0.0), gpu, 1.0)
-    time_s = max(slack_of(work, time) * pipes_s, moved_time_s(work.bytes_moved, time), peak_s)
-    return replace(work, time_s=time_s)
+    return replace(work, time_s=launch_time_s(work, issued, launch.blocks, launch.threads, table))
 
 
 def _target_of(text: str) -> str:

@@ -105,12 +105,9 @@ class Flow:
         return f"{self.prefix}{address:#x}"
 
     @cached_property
-    def before(self) -> Mapping[int, tuple[int, ...]]:
+    def before(self) -> Mapping[int, Sequence[int]]:
         """The blocks that each block may follow."""
-        return {
-            begin: tuple(b.begin for b in self.blocks.values() if begin in b.successors)
-            for begin in self.blocks
-        }
+        return _predecessors(self.blocks)
 
     def side(self, branch: int, way: int) -> frozenset[int]:
         """Return the blocks that are reached only if a block goes on to one of its successors."""
@@ -273,13 +270,18 @@ def _refuse_unknown(kernel: SassKernel, instruction: SassInstruction) -> None:
     )
 
 
-def _dominators(blocks: Mapping[int, Block]) -> dict[int, set[int]]:
-    """Return, for each block, the blocks that every way to it goes through."""
-    order = sorted(blocks)
-    before: dict[int, list[int]] = {begin: [] for begin in order}
+def _predecessors(blocks: Mapping[int, Block]) -> dict[int, list[int]]:
+    """Return, for each block, the blocks that it may follow."""
+    before: dict[int, list[int]] = {begin: [] for begin in blocks}
     for block in blocks.values():
         for following in block.successors:
             before[following].append(block.begin)
+    return before
+
+
+def _dominators(blocks: Mapping[int, Block]) -> dict[int, set[int]]:
+    """Return, for each block, the blocks that every way to it goes through."""
+    order, before = sorted(blocks), _predecessors(blocks)
     dominators = {begin: set(order) for begin in order}
     dominators[order[0]] = {order[0]}
     changed = True
@@ -299,12 +301,13 @@ def _natural_loops(
     dominators: Mapping[int, set[int]],
     first: int,
 ) -> tuple[NaturalLoop, ...]:
+    before = _predecessors(blocks)
     bodies: dict[int, set[int]] = {}
     tails: dict[int, list[int]] = {}
     for block in blocks.values():
         for head in block.successors:
             if head in dominators[block.begin]:
-                bodies.setdefault(head, {head}).update(_body(blocks, head, block.begin))
+                bodies.setdefault(head, {head}).update(_body(before, head, block.begin))
                 tails.setdefault(head, []).append(block.begin)
     loops = []
     for index, head in enumerate(sorted(bodies), first):
@@ -326,12 +329,12 @@ def _natural_loops(
     return tuple(loops)
 
 
-def _body(blocks: Mapping[int, Block], head: int, tail: int) -> set[int]:
+def _body(before: Mapping[int, Sequence[int]], head: int, tail: int) -> set[int]:
     """Return the blocks from which the tail is reached without passing the head."""
     found, todo = {head}, [tail]
     while todo:
         begin = todo.pop()
         if begin not in found:
             found.add(begin)
-            todo += [b.begin for b in blocks.values() if begin in b.successors]
+            todo += before[begin]
     return found

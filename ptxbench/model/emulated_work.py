@@ -69,8 +69,9 @@ def work_of(name: str, found: Emulated, array_bytes: float, l2_size: float) -> E
     asked = _asked(found)
     missed_bytes = found.scale * float(found.tallies[Tally.MISSED].sum()) * SECTOR_BYTES
     read_bytes = min(missed_bytes, asked.read_bytes)
-    read, written = (_distinct(found, by_block, by_any) for by_block, by_any in _FIRSTS)
-    data_bytes = min(max(read, written, min(read + written, array_bytes)), array_bytes)
+    read = _distinct(found, Tally.READ_FIRST, Tally.READ_BY_ANY)
+    written = _distinct(found, Tally.WRITTEN_FIRST, Tally.WRITTEN_BY_ANY)
+    data_bytes = min(read + written, array_bytes)
     moved_bytes = min(read, array_bytes) + min(written, array_bytes)
     stays = data_bytes <= l2_size
     left_out = tuple((opcode, n) for opcode, n in sorted(idle.items()) if n > 0)
@@ -136,12 +137,6 @@ def _share_of_result(tally: npt.NDArray[np.float64], words: float) -> float:
 def _mean_of(by_opcode: Mapping[str, float], weights: Mapping[str, float]) -> float:
     whole = sum(weights.values())
     return sum(weights[opcode] * share for opcode, share in by_opcode.items()) / whole if whole else 1.0
-
-
-_FIRSTS = (
-    (Tally.READ_FIRST, Tally.READ_BY_ANY),
-    (Tally.WRITTEN_FIRST, Tally.WRITTEN_BY_ANY),
-)
 
 
 def _asked(found: Emulated) -> Asked:

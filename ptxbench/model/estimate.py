@@ -32,6 +32,8 @@ ACTIVE, STATIC = "active chip", "static"
 _WHAT = {False: "the power law", True: "the voltage curve"}
 # Kinds on one GPU differ by so much in energy a multiply-add and bit of an operand (H200: 0.08 to 0.32 pJ).
 _OTHER_KIND = 0.5
+# A temperature that differs by less makes no static power worth a note; chosen.
+_SAME_C = 2.0
 
 
 @dataclass(frozen=True)
@@ -247,13 +249,26 @@ class _Sum:
     def error_j(self) -> float:
         return math.hypot(math.sqrt(self.variance_j2), self.filled_error_j, self.fitted_error_j)
 
+    def times(self, factor: float) -> _Sum:
+        return _Sum(
+            factor * self.energy_j,
+            factor**2 * self.variance_j2,
+            factor * self.filled_error_j,
+            factor * self.fitted_error_j,
+        )
+
 
 @dataclass(frozen=True)
 class _DynamicEnergy:
-    """Dynamic energy at the full clock."""
+    """Dynamic energy at one clock."""
 
     parts: Mapping[str, _Sum]
     fills: tuple[Fill, ...]
+
+    def at(self, scale: float) -> _DynamicEnergy:
+        """Return that of the full clock at another one: DRAM stays as it is, the rest is scaled."""
+        scaled = {name: part if name in OFF_CLOCK else part.times(scale) for name, part in self.parts.items()}
+        return _DynamicEnergy(scaled, self.fills)
 
     @property
     def total_j(self) -> float:
@@ -281,34 +296,37 @@ def estimate(work: KernelWork, machine: Machine, conditions: Conditions) -> Kern
     Raises:
         InputError: The work's time is not known, or the run has no static power.
     """
-    dynamic = _known_dynamic(work, machine, conditions)
+    at_full = _known_dynamic(work, machine, conditions)
     temperature_c = _temperature_c(machine, conditions)
-    demand = _demand(dynamic, work, machine, conditions)
+    demand = _demand(at_full, work, machine, conditions)
     known_clock, static_w = math.isfinite(conditions.clock_ratio), demand.static_w
     settled = conditions.clock_ratio if known_clock else demand.ratio_under(machine.limit_w)
     # A lower clock draws less, so that one under the limit is held.
     ratio = settled if known_clock else min(settled, conditions.set_ratio)
     law = machine.law
     scale, time_s = law.scale(ratio), demand.time_at(ratio)
+    dynamic = at_full.at(scale)
     static_j = static_w * time_s
     energy_j = demand.energy_at(ratio)
     capped = not known_clock and ratio < conditions.set_ratio
     static_error_j = machine.static.error_at(temperature_c) * time_s
-    dynamic_j = scale * dynamic.total_j
+    dynamic_j = dynamic.total_j
     spread = machine.terms.counted_spread(work.uses_global_memory, dynamic_j / (dynamic_j + static_j))
     half_j = math.hypot(
         # Measured kernels say how far an estimate is off: their opcodes err as its do.
-        _half_width_j(dynamic, machine, ratio, static_error_j, counted=spread is not None),
+        _half_width_j(
+            dynamic, law.error(ratio) * demand.clocked_j, static_error_j, counted=spread is not None
+        ),
         unseen(law, ratio) * demand.clocked_j,
     )
     below_j, above_j = _model_reach_j(machine.terms, spread, dynamic_j)
-    less_j, more_j = _activity_reach_j(work, machine, conditions, dynamic.total_j)
-    parts = [_part(name, part, 1.0 if name in OFF_CLOCK else scale) for name, part in dynamic.parts.items()]
+    less_j, more_j = _activity_reach_j(work, machine, conditions, dynamic_j, scale)
+    parts = [Part(name, part.energy_j, part.error_j) for name, part in dynamic.parts.items()]
     return KernelEstimate(
         kernel=work.name,
         energy_j=energy_j,
-        low_j=max(energy_j - math.hypot(half_j, below_j, scale * less_j), 0.0),
-        high_j=energy_j + math.hypot(half_j, above_j, scale * more_j),
+        low_j=max(energy_j - math.hypot(half_j, below_j, less_j), 0.0),
+        high_j=energy_j + math.hypot(half_j, above_j, more_j),
         power_w=energy_j / time_s,
         time_s=time_s,
         clock_ratio=ratio,
@@ -400,12 +418,13 @@ def _dynamic_energy(work: KernelWork, machine: Machine, activity: Activity) -> _
         else:
             part.filled_error_j += error_j
             fills.append(Fill(opcode, lanes / work.executions, energy.rule, energy.source))
+    errors = {one.level: one.error for one in machine.terms.bytes_pj}
     for level, count in work.bytes_moved:
         byte = _byte_energy(level, machine, activity)
         if byte is not None and count:
             parts[level].energy_j += count * byte.energy_pj * J_PER_PJ
             parts[level].variance_j2 += (count * byte.error_pj * J_PER_PJ) ** 2
-            parts[level].fitted_error_j += _fitted_error(level, machine) * count * byte.energy_pj * J_PER_PJ
+            parts[level].fitted_error_j += errors.get(level, 0.0) * count * byte.energy_pj * J_PER_PJ
     for one in machine.terms.accesses_pj:
         joules = work.count(one.access) * one.energy_pj * J_PER_PJ
         if joules:
@@ -435,14 +454,6 @@ def _of_opcodes(
         # A warp's lanes that take no part cost what a warp costs whatever its lanes do.
         count = lanes + (opcode_energies.warp_share(opcode) * idle[opcode] if opcode in idle else 0.0)
         yield opcode, lanes, energy, count * energy.energy_pj * J_PER_PJ, count * energy.error_pj * J_PER_PJ
-
-
-def _part(name: str, part: _Sum, scale: float) -> Part:
-    return Part(name, scale * part.energy_j, scale * part.error_j)
-
-
-def _fitted_error(level: Level, machine: Machine) -> float:
-    return next((one.error for one in machine.terms.bytes_pj if one.level is level), 0.0)
 
 
 def _energy_of(
@@ -479,14 +490,9 @@ def _byte_energy(level: Level, machine: Machine, activity: Activity) -> OpcodeEn
     return machine.opcode_energies.energy(level.opcode, activity.operands) if known else None
 
 
-def _half_width_j(
-    dynamic: _DynamicEnergy, machine: Machine, ratio: float, static_error_j: float, *, counted: bool
-) -> float:
+def _half_width_j(dynamic: _DynamicEnergy, clock_j: float, static_error_j: float, *, counted: bool) -> float:
     """Return half of the 95% interval; kernels that were counted tell what measured opcodes are off by."""
-    law = machine.law
-    scale = law.scale(ratio)
-    clock_j = law.error(ratio) * dynamic.total_j
-    known_j2 = scale**2 * (dynamic.filled_variance_j2 if counted else dynamic.known_variance_j2)
+    known_j2 = dynamic.filled_variance_j2 if counted else dynamic.known_variance_j2
     static_j = static_error_j if math.isfinite(static_error_j) else 0.0
     return COVERAGE_FACTOR * math.sqrt(known_j2 + clock_j**2 + static_j**2)
 
@@ -500,12 +506,14 @@ def _model_reach_j(terms: Terms, counted: CountedSpread | None, dynamic_j: float
 
 
 def _activity_reach_j(
-    work: KernelWork, machine: Machine, conditions: Conditions, best_j: float
+    work: KernelWork, machine: Machine, conditions: Conditions, best_j: float, scale: float
 ) -> tuple[float, float]:
     """Return by how much less and more it may be, as the kind of data does not tell how much it toggles."""
     if conditions.activity_range is None:
         return 0.0, 0.0
-    least_j, most_j = (_dynamic_energy(work, machine, one).total_j for one in conditions.activity_range)
+    least_j, most_j = (
+        _dynamic_energy(work, machine, one).at(scale).total_j for one in conditions.activity_range
+    )
     return max(best_j - least_j, 0.0), max(most_j - best_j, 0.0)
 
 
@@ -551,6 +559,16 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
             f"at the full clock it would pass the power limit of {machine.limit_w:.0f} W: the estimate is for"
             f" the clock at which it meets the limit, its time {how}"
         )
+    if math.isnan(machine.static.error_w):
+        notes.append(
+            "one sleeping kernel tells the static power: its error is not known, and not in the interval"
+        )
+    static = machine.static
+    if not static.slope_w_per_c and abs(conditions.temperature_c - static.temperature_c) > _SAME_C:
+        notes.append(
+            "the run does not tell how static power goes with the temperature: at"
+            f" {conditions.temperature_c:g} C it is taken as at {static.temperature_c:.0f} C"
+        )
     # The rest is in the energy of the instructions.
     beyond = [level for level, _ in work.bytes_moved if level in (Level.CROSSBAR, Level.DRAM)]
     unknown = [level for level in beyond if _byte_energy(level, machine, Activity()) is None]
@@ -560,7 +578,7 @@ def _notes(work: KernelWork, machine: Machine, capped: bool, conditions: Conditi
         notes.append(
             "the run has no model.json: what an active chip draws beside is left out, and the clock term is"
             " the table's own or, where no row throttled, an assumption"
-            f" (gamma {terms.gamma:.2g} ± {terms.gamma_error:.2g})"
+            f" (gamma {terms.gamma:.2g} ± {COVERAGE_FACTOR * terms.gamma_error:.2g})"
         )
     notes += _includes(work, terms)
     if not work.bytes_moved:

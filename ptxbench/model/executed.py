@@ -371,12 +371,10 @@ class _Count:
         if self._choice != "most":
             return found
         # Both sides are executed, as often as the loops around them run.
-        return {
-            begin: math.prod(self._passes[one.index] for one in flow.loops if begin in one.members)
-            if found[begin]
-            else 0.0
-            for begin in flow.blocks
-        }
+        return {begin: self._passes_around(flow, begin) if found[begin] else 0.0 for begin in flow.blocks}
+
+    def _passes_around(self, flow: Flow, begin: int) -> float:
+        return math.prod(self._passes[one.index] for one in flow.loops if begin in one.members)
 
     def _shares(
         self, flow: Flow, block: Block, stay: Sequence[int], taken: Mapping[int, float]
@@ -385,17 +383,16 @@ class _Count:
             return (1.0,) * len(stay)
         jump = taken.get(block.last.address)
         if jump is None and self._choice == "least":
-            weights = [self._weight(flow, flow.side(block.begin, way)) for way in stay]
+            weights = [
+                sum(
+                    len(flow.blocks[begin].instructions) * self._passes_around(flow, begin)
+                    for begin in flow.side(block.begin, way)
+                )
+                for way in stay
+            ]
             jump = float(weights[0] <= weights[1])
         jump = self._other if jump is None else jump
         return jump, 1 - jump
-
-    def _weight(self, flow: Flow, side: frozenset[int]) -> float:
-        return sum(
-            len(flow.blocks[begin].instructions)
-            * math.prod(self._passes[one.index] for one in flow.loops if begin in one.members)
-            for begin in side
-        )
 
 
 def _add(placed: Placed, place: str, opcode: str, n: float, idle: float) -> None:

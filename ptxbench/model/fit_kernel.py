@@ -99,12 +99,13 @@ def solve_drawn(matrix: Floats, right: Floats, middle: Floats, errors: Floats) -
     return values, float(np.sum((whole @ values - aim) ** 2))
 
 
-def gamma_error(losses: Sequence[float]) -> float:
-    """Return the standard error of gamma: how far it moves to change the loss by its mean.
+def gamma_error(losses: Sequence[float], freedom: int) -> float:
+    """Return the standard error of gamma: how far it moves to change the loss by a degree of freedom's share.
 
     Args:
         losses: Sum of squares that is left at each of `GAMMAS`.
+        freedom: Kernels less fitted unknowns.
     """
     least = min(losses)
-    inside = GAMMAS[np.array(losses) <= least + max(1.0, least / (len(losses) - 1))]
+    inside = GAMMAS[np.array(losses) <= least + max(1.0, least / freedom)]
     return max(float(np.ptp(inside)) / 2, float(GAMMAS[1] - GAMMAS[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from ptxbench.core.target import digits
 from ptxbench.model.atlas import Atlas
 from ptxbench.model.ncu import ProfiledLaunch, launch_shape, read_launches, work_of
 from ptxbench.model.terms import TimeTerms
-from ptxbench.model.throughput import modelled_time_s, moved_time_s
-from ptxbench.model.work import KernelWork
+from ptxbench.model.throughput import dram_time_s, modelled_time_s, moved_time_s
+from ptxbench.model.work import KernelWork, Level
 
 # An opcode below this share of all kernels' instructions is not worth a row; chosen.
 LEAST_SHARE = 0.001
@@ -28,6 +28,28 @@ def slack_of(work: KernelWork, time: TimeTerms | None) -> float:
     if time is None or (not work.bytes_moved and work.uses_global_memory):
         return 1.0
     return time.slack
+
+
+def launch_time_s(
+    work: KernelWork, counts: Sequence[tuple[str, float]], blocks: int, threads: int, table: Atlas
+) -> float:
+    """Return the modelled time of a launch: what its pipes take with their slack, or what memory takes.
+
+    Args:
+        work: What it executes and moves.
+        counts: Executions of each opcode that a thread's warp issues.
+        blocks: Blocks of the launch.
+        threads: Threads of a block.
+        table: The run.
+
+    Raises:
+        InputError: The clock is not known.
+    """
+    gpu, time = table.gpu, table.machine.terms.time
+    chip = gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, sm_facts(gpu.target)
+    pipes_s = modelled_time_s(counts, blocks, threads, *chip, time)
+    peak_s = dram_time_s(dict(work.bytes_moved).get(Level.DRAM, 0.0), gpu, 1.0)
+    return max(slack_of(work, time) * pipes_s, moved_time_s(work.bytes_moved, time), peak_s)
 
 
 def launches_time_s(
@@ -44,16 +66,14 @@ def launches_time_s(
     Raises:
         InputError: A launch has no executed opcodes, or no shape.
     """
-    time_s, gpu, time = 0.0, table.gpu, table.machine.terms.time
+    time_s = 0.0
     for launch in launches:
         blocks, threads = launch_shape(launch, path)
         work = work_of([launch], launch.kernel, path)
         if not with_bytes:
             work = replace(work, bytes_moved=())
         counts = [(opcode, n / (blocks * threads)) for opcode, n in work.opcodes]
-        chip = gpu.sm_count, gpu.max_sm_clock_mhz, table.cycles, sm_facts(gpu.target)
-        pipes_s = modelled_time_s(counts, blocks, threads, *chip, time)
-        time_s += max(slack_of(work, time) * pipes_s, moved_time_s(work.bytes_moved, time))
+        time_s += launch_time_s(work, counts, blocks, threads, table)
     return time_s
 
 

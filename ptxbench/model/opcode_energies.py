@@ -222,7 +222,7 @@ class OpcodeEnergies:
             common_pj = middle_pj * operand_words(op)
             zeros[op] = toward(self._zeros_pj(op), ratio * common_pj, error_pj)
             random[op] = toward(random[op].energy_pj, common_pj, random[op].error_pj)
-        return OpcodeEnergies(random, zeros, None, self.rules, self.warp_shares, self.own_rows)
+        return self.with_energies(random, zeros)
 
     def scaled(self, factor: float) -> OpcodeEnergies:
         """Return the same opcodes, each at so many times its energy."""
@@ -232,6 +232,10 @@ class OpcodeEnergies:
             {op: Known(factor * known.energy_pj, factor * known.error_pj) for op, known in energies.items()}
             for energies in (self.random, self.zeros)
         )
+        return self.with_energies(random, zeros)
+
+    def with_energies(self, random: Mapping[str, Known], zeros: Mapping[str, Known]) -> OpcodeEnergies:
+        """Return the same opcodes, found in the same way, with other energies."""
         return OpcodeEnergies(random, zeros, None, self.rules, self.warp_shares, self.own_rows)
 
     def _stand_ins(self, opcode: str) -> tuple[Rule, Sequence[str]]:

@@ -104,7 +104,7 @@ def operation_costs(rows: Sequence[OperationRow], operation: Operation) -> tuple
     """
     known = measured_costs(row for row in rows if row.op_name == operation.op)
     devices = dict.fromkeys(row.device for row in rows)
-    return tuple(_cost(known, operation, name) for name in devices)
+    return tuple(operation_cost(known, operation, name) for name in devices)
 
 
 def measured_costs(
@@ -123,11 +123,19 @@ def measured_costs(
     return tuple(_measured(group, board_half) for group in groups.values())
 
 
-def _cost(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
+def operation_cost(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
+    """Return what an operation costs on one kind of GPU.
+
+    Args:
+        known: What measured operations of its kind cost, on this and on other kinds of GPU.
+        operation: The operation.
+        device: Name of the GPU.
+    """
     exact = [one for one in known if (one.operation, one.device) == (operation, device)]
     if exact and exact[0].boards:
         return exact[0]
-    usable = [one for one in known if one.boards and _is_odd(one.operation) == _is_odd(operation)]
+    is_odd = _is_odd(operation)
+    usable = [one for one in known if one.boards and _is_odd(one.operation) == is_odd]
     found = _between(usable, operation, device)
     by_others = (_beside(usable, one, device) for one in usable if one.operation == operation)
     told = [one for one in (found, *by_others) if one is not None and math.isfinite(one.energy_j)]
@@ -178,7 +186,7 @@ def _beside(usable: Sequence[OperationCost], other: OperationCost, device: str) 
         return None
     beside = [*(theirs[one.operation] for one in own), other]
     name = without_maker(other.device)
-    nearest = own[_nearest(own, other.operation)[0][0]].operation
+    nearest = own[_distances(own, other.operation).argmin()].operation
     how = f"by the row of {name}, and {min(len(own), _NEIGHBOURS)} that both have, nearest {nearest}"
     return _told(other.operation, device, own, np.empty((len(own) + 1, 0)), how, beside)
 
@@ -209,23 +217,30 @@ def _measured(rows: Sequence[OperationRow], board_half: float | None) -> Operati
     )
 
 
-def _nearest(known: Sequence[OperationCost], operation: Operation, beyond: float = 0.0) -> _Nearest:
-    """Return which rows are nearest to an operation, from a distance on, and their weights."""
-    distance = _distances(known, operation)
-    order = np.argsort(distance, kind="stable")
-    nearest = order[distance[order] >= beyond * (1 - _BEYOND)][:_NEIGHBOURS]
-    return nearest, 1 / (1 + (distance[nearest] / _NEAR) ** 2)
+def _nearest(distances: Float64s) -> _Nearest:
+    """Return which rows are nearest, and their weights: 0 of what is endlessly far.
+
+    Args:
+        distances: Of the rows, in their last axis.
+    """
+    nearest = np.argsort(distances, axis=-1, kind="stable")[..., :_NEIGHBOURS]
+    return nearest, 1 / (1 + (np.take_along_axis(distances, nearest, axis=-1) / _NEAR) ** 2)
 
 
-def _distances(known: Sequence[OperationCost], operation: Operation) -> Float64s:
-    """Return how far rows are from an operation, in powers of two; another type is an octave off."""
-    shapes = np.log2([one.operation.shape for one in known]) - np.log2(operation.shape)
-    types = [one.operation.dtype != operation.dtype for one in known]
-    return np.asarray(np.linalg.norm(shapes, axis=1) + types, dtype=np.float64)
+def _distances(known: Sequence[OperationCost], *operations: Operation) -> Float64s:
+    """Return how far rows are from each operation, in powers of two; another type is an octave off.
+
+    Returns:
+        Of shape (operations, rows).
+    """
+    rows = [one.operation for one in known]
+    shapes = np.log2([one.shape for one in rows]) - np.log2([[one.shape] for one in operations])
+    types = [[one.dtype != other.dtype for one in rows] for other in operations]
+    return np.asarray(np.linalg.norm(shapes, axis=2) + types, dtype=np.float64)
 
 
 def _interpolated(known: Sequence[OperationCost], operation: Operation, device: str) -> OperationCost:
-    nearest, _ = _nearest(known, operation)
+    nearest, _ = _nearest(_distances(known, operation)[0])
     near = ", ".join(known[i].operation.shape_text for i in nearest[:2])
     how = f"between {len(nearest)} measured rows, nearest {near}"
     terms = np.array([_terms(one) for one in (*(one.operation for one in known), operation)])
@@ -252,24 +267,24 @@ def _told(
     """
     base = [(one.energy_j, one.time_s) for one in beside] or [(1.0, 1.0)] * (len(known) + 1)
     energy, time = np.log([(one.energy_j, one.time_s) for one in known]).T - np.log(base[:-1]).T
-    nearest, weight = _nearest(known, operation)
+    (distance,) = _distances(known, operation)
+    nearest, weight = _nearest(distance)
     value, spread = _predict(terms[nearest] - terms[-1], energy[nearest], weight)
-    hole = float(_distances(known, operation).min())
-    missed, counts = [], []
-    for i, its_weight in zip(nearest, weight, strict=True):
-        others, of_others = _nearest(known, known[i].operation, hole)
-        if len(others) >= _LEAST_ROWS - 1:
-            missed.append(energy[i] - _predict(terms[others] - terms[i], energy[others], of_others)[0])
-            counts.append(its_weight)
+    # Each of them is told without itself and what else is as near to it.
+    apart = _distances(known, *(known[i].operation for i in nearest))
+    others, their_weight = _nearest(np.where(apart < distance.min() * (1 - _BEYOND), np.inf, apart))
+    told, _ = _predict(terms[others] - terms[nearest, None], energy[others], their_weight)
+    enough = np.count_nonzero(their_weight, axis=-1) >= _LEAST_ROWS - 1
+    missed = (energy[nearest] - told)[enough]
     if len(missed) < 2:
         return _unknown(operation, device, _FAR)
-    scatter = math.sqrt(float(np.average(np.square(missed), weights=counts)))
+    scatter = math.sqrt(float(np.average(np.square(missed), weights=weight[enough])))
     chosen = [known[i] for i in nearest]
     own = max(math.log(one.high_j / one.energy_j) for one in chosen)
-    half = math.hypot(student_quantile(len(missed) - 1) * max(scatter, spread), own)
+    half = math.hypot(student_quantile(len(missed) - 1) * max(scatter, float(spread)), own)
     if half > _VAGUE:
         return _unknown(operation, device, "the rows nearest to it tell it to no factor of three")
-    energy_j = base[-1][0] * math.exp(value)
+    energy_j = base[-1][0] * math.exp(float(value))
     time_s = base[-1][1] * math.exp(_predict(terms[nearest] - terms[-1], time[nearest], weight)[0])
     return OperationCost(
         operation,
@@ -286,22 +301,22 @@ def _told(
     )
 
 
-def _predict(beside: Float64s, value: Float64s, weight: Float64s) -> tuple[float, float]:
-    """Return a weighted least-squares prediction, and the standard error that the rows' scatter gives it.
+def _predict(beside: Float64s, value: Float64s, weight: Float64s) -> tuple[Float64s, Float64s]:
+    """Return weighted least-squares predictions, and the standard errors that the rows' scatter gives them.
 
     Args:
-        beside: Terms of the rows less those of what is predicted.
-        value: What the rows have.
-        weight: Of each row.
+        beside: Terms of the rows less those of what is predicted; shape (..., rows, terms).
+        value: What the rows have; shape (..., rows).
+        weight: Of each row, in the same shape.
     """
-    root = np.sqrt(weight)[:, None]
-    design = np.column_stack([np.ones(len(value)), beside])
-    inverse = np.linalg.pinv(design * root, rcond=_SINGULAR)
-    found = inverse @ (value * root[:, 0])
-    rest = (value - design @ found) * root[:, 0]
-    freedom = max(len(value) - design.shape[1], 1)
-    sd = math.sqrt(float(rest @ rest) / freedom)
-    return float(found[0]), sd * math.sqrt(1 + float(np.square(inverse[0]).sum()))
+    root = np.sqrt(weight)
+    design = np.concatenate([np.ones((*value.shape, 1)), beside], axis=-1)
+    inverse = np.linalg.pinv(design * root[..., None], rcond=_SINGULAR)
+    found = np.einsum("...ij,...j->...i", inverse, value * root)
+    rest = (value - np.einsum("...ij,...j->...i", design, found)) * root
+    freedom = max(value.shape[-1] - design.shape[-1], 1)
+    variance = np.square(rest).sum(axis=-1) / freedom
+    return found[..., 0], np.sqrt(variance * (1 + np.square(inverse[..., 0, :]).sum(axis=-1)))
 
 
 def _terms(operation: Operation) -> list[float]:

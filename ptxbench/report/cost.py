@@ -370,7 +370,7 @@ def _origin_lines(table: Atlas, costs: Sequence[Cost]) -> list[str]:
         gamma = architecture_of(manifest.gpu.target).clock_exponent
         lines.append(
             f"  {_FULL_CLOCK}: the energy at {manifest.gpu.max_sm_clock_mhz:g} MHz, by clock^gamma, "
-            f"gamma {gamma.value:g} ± {gamma.error:g}"
+            f"gamma {gamma.value:g} ± {COVERAGE_FACTOR * gamma.error:.2g}"
         )
     if any(cost.lanes != WARP for cost in costs if cost.table == table.name):
         lines.append(

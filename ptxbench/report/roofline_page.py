@@ -27,7 +27,7 @@ from ptxbench.experiment.roofline.result import (
     fitted_machine,
     measured_kernels,
 )
-from ptxbench.model.atlas import Atlas, open_atlas
+from ptxbench.model.atlas import UNIT_ROWS, Atlas, open_atlas
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 from ptxbench.model.roofline.kernels import DRAM
 from ptxbench.model.roofline.power_capping import under_limit
@@ -226,10 +226,14 @@ def _gpu_labels(reports: Sequence[RooflineReport]) -> list[str]:
 
 
 def _shipped_tables(reports: Sequence[RooflineReport]) -> dict[str, Atlas]:
-    """Return the tables that come with ptxbench for the GPUs of some runs, by the GPU's title."""
+    """Return the tables that come along for the GPUs of some runs, by title: what a flop and a byte cost."""
     titles = {report.manifest.gpu.title for report in reports}
     own = {read_run_manifest(folder).gpu.title: (name, folder) for name, folder in SHIPPED.items()}
-    return {title: open_atlas(folder, name=name) for title, (name, folder) in own.items() if title in titles}
+    return {
+        title: open_atlas(folder, UNIT_ROWS.__contains__, name)
+        for title, (name, folder) in own.items()
+        if title in titles
+    }
 
 
 def _energies(fit: PatternFit, run: int, table: Atlas | None) -> Iterator[dict[str, object]]:

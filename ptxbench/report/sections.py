@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.resources import files
+from dataclasses import asdict, dataclass
 
-from ptxbench.report.svg_figure import Picture
-from ptxbench.report.web_page import render_page
+from ptxbench.report.chart import Chart, as_document
+from ptxbench.report.web_page import fill_page
 
 
 @dataclass(frozen=True)
@@ -27,13 +26,17 @@ class Section:
     rows: tuple[tuple[str, ...], ...] = ()
 
 
-def sections_page(parts: Sequence[Section], docs: Sequence[str], pictures: Sequence[Picture] = ()) -> str:
+def sections_page(parts: Sequence[Section], docs: Sequence[str], charts: Sequence[Chart] = ()) -> str:
     """Return one page for a browser.
 
     Args:
         parts: At least one; the first heading is the title.
         docs: Files of the documentation that say how to read it.
-        pictures: What is shown below them.
+        charts: What is drawn below them.
     """
-    text = files("ptxbench.report").joinpath("sections.html").read_text(encoding="utf-8")
-    return render_page(text, parts[0].heading, sections=parts, docs=docs, pictures=pictures)
+    document = {
+        "sections": [asdict(part) for part in parts],
+        "charts": [as_document(chart) for chart in charts],
+        "docs": list(docs),
+    }
+    return fill_page("sections.html", parts[0].heading, document)

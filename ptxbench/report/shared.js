@@ -32,6 +32,7 @@ function ticks(from, to) {
       if (value >= from * 0.999 && value <= to * 1.001) found.push(value);
     }
   }
+  if (found.length < 3) return linearTicks(from, to);
   return found.length > 9 ? found.filter((value) => /^1(e|0*$)/.test(String(value)) || /^0\.0*1$/.test(String(value))) : found;
 }
 function logScale(values, start, end) {
@@ -39,21 +40,36 @@ function logScale(values, start, end) {
   const place = (value) => start + (end - start) * Math.log(value / from) / Math.log(to / from);
   return { place, ticks: ticks(from, to), from, to };
 }
+// Round numbers from one to another, eight steps at most.
+function linearTicks(from, to) {
+  const least = (to - from) / 8, power = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= least);
+  const found = [];
+  for (let n = Math.ceil(from / step); n * step <= to; n++) found.push(Number((n * step).toPrecision(12)));
+  return found;
+}
+// A plain axis, by so much longer at both ends than values reach.
+function linearScale(values, start, end, beyond) {
+  const low = Math.min(...values), high = Math.max(...values), more = high > low ? beyond * (high - low) : Math.abs(high) / 10 || 1;
+  const from = low - more, to = high + more;
+  return { place: (value) => start + (end - start) * (value - from) / (to - from), ticks: linearTicks(from, to), from, to };
+}
 const tick = (value) => (value >= 1e5 ? value.toExponential().replace("+", "") : number(value));
 function frame(label) {
   return make("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
 }
-function axes(svg, x, y, xTitle, yTitle) {
+function axes(svg, x, y, xTitle, yTitle, left = LEFT, height = HEIGHT) {
+  const bottom = height - BOTTOM, text = (scale, value) => (scale.names ? scale.names[value] : tick(value));
   for (const value of x.ticks) {
-    svg.append(make("line", { class: "grid", x1: x.place(value), x2: x.place(value), y1: TOP, y2: HEIGHT - BOTTOM }));
-    svg.append(make("text", { x: x.place(value), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, tick(value)));
+    svg.append(make("line", { class: "grid", x1: x.place(value), x2: x.place(value), y1: TOP, y2: bottom }));
+    svg.append(make("text", { x: x.place(value), y: bottom + 16, "text-anchor": "middle" }, text(x, value)));
   }
   for (const value of y.ticks) {
-    svg.append(make("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y.place(value), y2: y.place(value) }));
-    svg.append(make("text", { x: LEFT - 6, y: y.place(value) + 4, "text-anchor": "end" }, tick(value)));
+    svg.append(make("line", { class: "grid", x1: left, x2: WIDTH - RIGHT, y1: y.place(value), y2: y.place(value) }));
+    svg.append(make("text", { x: left - 6, y: y.place(value) + 4, "text-anchor": "end" }, text(y, value)));
   }
-  svg.append(make("text", { class: "faint", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, xTitle));
-  svg.append(make("text", { class: "faint", transform: `translate(12 ${(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)`, "text-anchor": "middle" }, yTitle));
+  svg.append(make("text", { class: "faint", x: (left + WIDTH - RIGHT) / 2, y: height - 6, "text-anchor": "middle" }, xTitle));
+  svg.append(make("text", { class: "faint", transform: `translate(12 ${(TOP + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, yTitle));
 }
 function csvCell(value) {
   if (value === null || value === undefined) return "";

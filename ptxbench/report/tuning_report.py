@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.printable import number, render_csv
+from ptxbench.report.chart import Chart
 from ptxbench.report.sections import Section, sections_page
-from ptxbench.report.svg_figure import page_picture
 from ptxbench.report.text_table import Column, Kind, render_table
 from ptxbench.tune.analysis import TARGETS, Analysis, Figures, VariantFigures
 from ptxbench.tune.evaluate import FEW, choices, ranking
 from ptxbench.tune.folder import TuningManifest
 from ptxbench.tune.outcome import Settled, TrialStatus
 from ptxbench.tune.trial import Trial
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _LIMIT = "power limit"
 _DOCS = ("docs/howto/tune_kernel.md", "docs/tuning.md")
@@ -322,9 +319,9 @@ def _csv_cells(one: Figures[Any]) -> tuple[object, ...]:
     return (one.name, *numbers, one.measured, one.trial.capped, one.trial.settled)
 
 
-def as_page(parts: Sequence[Section], pictures: dict[str, Figure]) -> str:
-    """Return one page for a browser, with its pictures in it; the figures are no more of use."""
-    return sections_page(parts, _DOCS, [page_picture(figure, name) for name, figure in pictures.items()])
+def as_page(parts: Sequence[Section], charts: Sequence[Chart]) -> str:
+    """Return one page for a browser, with its charts below the tables."""
+    return sections_page(parts, _DOCS, charts)
 
 
 def _cells(one: VariantFigures) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def fill_page(template: str, title: str, document: object) -> str:
         title: Title, as plain text.
         document: Its data: what JSON has, without numbers that are not finite.
     """
-    text = _with_shared(_text(template))
+    text = _SHARED.sub(lambda mark: _text(_SHARED_FILES[mark.group(1)]).rstrip("\n"), _text(template))
     (script,) = _SCRIPT.findall(text)
     values = {
         "title": html.escape(printable(title)),
@@ -57,32 +57,10 @@ def plain(value: object) -> object:
     return value
 
 
-def render_page(template: str, title: str, **values: object) -> str:
-    """Return a page without a script; every text is escaped.
-
-    Args:
-        template: A Jinja template, with the marks of what pages share.
-        title: Title, as plain text.
-        values: What the template is filled with.
-    """
-    import jinja2
-
-    text = _with_shared(template).replace("; script-src 'sha256-@@script_hash@@'", "")
-    return (
-        jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_harmless)
-        .from_string(text.replace("@@title@@", "{{ title }}"))
-        .render(values, title=title)
-    )
-
-
-def _with_shared(template: str) -> str:
-    return _SHARED.sub(lambda mark: _text(_SHARED_FILES[mark.group(1)]).rstrip("\n"), template)
-
-
 def _harmless(value: object) -> object:
     """Return data whose texts can be shown."""
     if isinstance(value, str):
-        return value if value.isprintable() else type(value)(printable_lines(value))
+        return value if value.isprintable() else printable_lines(value)
     if isinstance(value, dict):
         return {key: _harmless(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -42,6 +42,11 @@ def test_one_that_does_not_and_those_of_runs_before_are_shared_by_all(loop, alik
     assert name("mad.lo.u32", loop, alike) == name("fma.rn.f32", loop, alike)
 
 
+def test_a_kept_run_finds_its_loops_by_the_names_that_it_gave_them():
+    assert name("fma.rn.f32", READS) == "overhead/f9f68c5fa9cf67de"
+    assert name("fma.rn.f32", READS_NOT) == "overhead/5554874ea6263c93"
+
+
 @pytest.mark.parametrize(
     "rows",
     [("min.u32", "min.s32", "xor.b32"), ("mul.lo.u64", "mad.lo.s64"), ("add.u16", "add.s16")],

@@ -7,12 +7,9 @@ import pytest
 from fakes.measuring import subject, trial
 
 from ptxbench.analysis.subject import (
-    by_round,
-    cycles_per_instruction,
     most_common_fault,
     nan_mean,
     trial_faults,
-    valid_pair,
 )
 from ptxbench.core.status import Status
 from ptxbench.storage.schema import Role
@@ -28,12 +25,6 @@ def test_a_row_without_numbers_names_its_sass_and_counts_nothing():
     assert (row.sass, row.sass_per_ptx) == ("FFMA", 1.0)
     assert (row.executions, row.threads, row.repeats) == (0, 0, 0)
     assert (replace(measured, loop_check=None).row(*HOT).sass) == ""
-
-
-def test_rounds_hold_each_role_and_calibration_is_no_round():
-    trials = [trial(role, n) for n in (-1, 0, 1) for role in (Role.TARGET, Role.OVERHEAD)][:-1]
-    found = by_round(trials)
-    assert found == {0: {Role.TARGET: trials[2], Role.OVERHEAD: trials[3]}, 1: {Role.TARGET: trials[4]}}
 
 
 def test_a_trial_s_own_fault_comes_first_then_its_clock_then_what_others_say():
@@ -68,32 +59,3 @@ def test_a_mean_is_of_what_is_known(values, mean):
     assert nan_mean(values) == mean
     assert math.isnan(nan_mean([math.nan]))
     assert math.isnan(nan_mean([]))
-
-
-def test_a_round_counts_with_its_target_and_the_first_overhead_loop_that_it_has():
-    roles = (Role.TARGET_2N, Role.OVERHEAD_2N, Role.OVERHEAD)
-    trials = {role: trial(role) for role in roles}
-    double, single = Role.OVERHEAD_2N, Role.OVERHEAD
-    target = trials[Role.TARGET_2N]
-    assert valid_pair(trials, Role.TARGET_2N, (double, single), {}) == (target, trials[double])
-    assert valid_pair(trials, Role.TARGET_2N, (single,), {}) == (target, trials[single])
-    fault = {trials[double].trial_id: HOT}
-    assert valid_pair(trials, Role.TARGET_2N, (double, single), fault) is None
-    assert valid_pair(trials, Role.TARGET_2N, (double,), {target.trial_id: HOT}) is None
-    assert valid_pair(trials, Role.TARGET, (double,), {}) is None
-    assert valid_pair(trials, Role.TARGET_2N, (Role.STATIC,), {}) is None
-
-
-@pytest.mark.parametrize(
-    ("target", "overhead", "cycles"),
-    [((2000, 10), (160, 20), (200 - 8) / 64), ((0, 10), (0, 20), 0.0)],
-)
-def test_cycles_of_a_copy_are_what_a_pass_takes_longer(target, overhead, cycles):
-    loops = [
-        trial(role, cycles=total, iterations=passes)
-        for role, (total, passes) in zip((Role.TARGET, Role.OVERHEAD), (target, overhead), strict=True)
-    ]
-    assert cycles_per_instruction(*loops) == cycles
-    for unknown in loops:
-        known = [trial(one.role, cycles=-1) if one is unknown else one for one in loops]
-        assert math.isnan(cycles_per_instruction(*known))

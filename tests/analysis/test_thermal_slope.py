@@ -90,6 +90,25 @@ def test_its_error_is_that_of_the_noise():
     assert np.mean([static.slope_w_per_c for static in slopes]) == pytest.approx(BUSY_W_PER_C, abs=0.02)
 
 
+def test_its_error_in_a_short_run_is_that_of_weighted_least_squares():
+    records = [
+        replace(one, steady_power_w=one.steady_power_w * (1 + 1e-3 * (-1) ** (one.repeat + number)))
+        for number, one in enumerate(r for r in a_run(rounds=2) if r.role is Role.TARGET)
+    ]
+    sleeping = [asleep(40.0 + n, n, (-1) ** n) for n in range(5)]
+    # A mean for each kernel and one slope, each trial by the inverse square of its power.
+    power_w, temperature_c = (
+        np.array([getattr(r, name) for r in records]) for name in ("steady_power_w", "temperature_c")
+    )
+    kernel = np.array([int(r.subject.split()[1]) for r in records])
+    design = np.column_stack([kernel[:, None] == np.arange(20), temperature_c - 50]) / power_w[:, None]
+    _, (rest,), rank, _ = np.linalg.lstsq(design, np.ones(len(records)))
+    variance = rest / (len(records) - rank) * np.linalg.inv(design.T @ design)[-1, -1]
+    static = found(sleeping + records)
+    assert rank == 21
+    assert static.slope_error_w_per_c == pytest.approx(np.sqrt(variance), rel=1e-6)
+
+
 def pieces(noise, seed, *slopes_w_per_c):
     """A long run with another slope in each part, in the order of time."""
     records = [r for r in a_run(noise, seed, kernels=200, rounds=6) if r.role is Role.TARGET]

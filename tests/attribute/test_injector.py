@@ -54,6 +54,12 @@ def plain():
 
 
 @pytest.fixture(scope="module")
+def hasty():
+    """As `plain`, with 0.2 s in the place of 3 and 30 s that it waits for a stream."""
+    return build("-O1", "-DMOST_IDLE_MS=200", "-DPATIENCE_MS=2000")
+
+
+@pytest.fixture(scope="module")
 def sanitized():
     require_sanitizers()
     return build(*SANITIZE)
@@ -213,7 +219,9 @@ def test_a_program_that_ends_late_has_no_turn_behind_its_end(plain, tmp_path):
     words = ("many", "3000", "late")
     code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="10000")
     assert (code, log.dropped) == (3, 0)
-    assert sum(map(len, log.by_gpu.values())) == 3000
+    (seen,) = log.by_gpu.values()
+    # A busy machine may be so slow that a turn comes before.
+    assert (len(seen) if seen.weight is None else seen.weight.sum()) == pytest.approx(3000)
     (text,) = tmp_path.glob("*.txt")
     # Kernels would be supposed from there to the end of the process.
     assert text.read_text().splitlines()[-1].startswith("end ")
@@ -258,6 +266,19 @@ def test_a_turn_waits_for_the_graphs_of_a_host_that_runs_far_ahead(plain, tmp_pa
     assert (code, log.is_counted, len(log.unseen_ns)) == (3, True, 1)
 
 
+def test_a_host_that_would_run_far_ahead_is_held_while_kernels_are_looked_at(plain, tmp_path):
+    # It would launch all of 2.4 s at once, which would all be looked at then.
+    launched = 2000 * 100 + 1000 * 40
+    words = ("graphs", "3000")
+    code, log = play(
+        plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", FAKE_AHEAD_MS="9000"
+    )
+    assert (code, log.is_counted, log.remarks) == (3, True, ())
+    (seen,) = log.by_gpu.values()
+    assert len(seen) < launched / 20
+    assert seen.weight.sum() == pytest.approx(launched, rel=0.02)
+
+
 def test_behind_a_turn_cupti_is_left_and_another_tool_finds_it(plain, tmp_path):
     # Kernels come too fast at first, so that none are looked at when the graphs begin.
     words = ("graphs", "300", "0", "0", "shared")
@@ -271,7 +292,7 @@ def test_behind_a_turn_cupti_is_left_and_another_tool_finds_it(plain, tmp_path):
     [
         ("threads", {}, "several threads launch"),
         ("capture", {}, "another stream was busy, or another tool has its callbacks"),
-        ("upload", {}, None),  # it ends before the next turn
+        ("upload", {}, "a graph was launched while no kernels were looked at"),
         ("made", {}, "a graph was launched while no kernels were looked at"),
         ("cancelled", {"FAKE_AHEAD_MS": "100"}, None),
         ("", {"FAKE_STAYS": "1"}, "CUPTI does not let itself be removed"),
@@ -287,11 +308,23 @@ def test_where_it_may_do_harm_to_leave_cupti_it_stays(plain, tmp_path, how, more
 
 
 @pytest.mark.parametrize(("how", "more"), [("stuck", {}), ("", {"FAKE_LEAVES": "1"})])
-def test_cupti_comes_back_or_is_left_alone(plain, tmp_path, how, more):
+def test_cupti_comes_back_or_is_left_alone(hasty, tmp_path, how, more):
     # Its stream is never idle again, or CUPTI does not start a second time.
     words = ("graphs", "1600" if more else "60", "0", "0", how)
-    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", **more)
+    code, log = play(hasty, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", **more)
     assert (code, log.is_counted, len(log.unseen_ns)) == (3, True, 1)
+
+
+def test_a_host_that_runs_far_ahead_is_not_waited_for_to_bring_cupti_back(hasty, tmp_path):
+    # Twice 1,000 graphs at once, 0.8 s of the GPU: longer than an idle stream would be waited for.
+    words = ("graphs", "2000", "0", "1000")
+    code, log = play(
+        hasty, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", FAKE_AHEAD_MS="700"
+    )
+    assert (code, log.is_counted, log.remarks) == (3, True, ())
+    (seen,) = log.by_gpu.values()
+    assert len(seen) < 2000 * 80 / 10
+    assert len(log.unseen_ns) >= 2
 
 
 def test_no_turn_is_taken_amid_graphs_that_the_host_waits_for(plain, tmp_path):
@@ -308,10 +341,10 @@ def test_no_turn_is_taken_amid_graphs_that_the_host_waits_for(plain, tmp_path):
     assert seen.weight.sum() == pytest.approx(800 * 80, rel=0.01)
 
 
-def test_where_a_stream_is_never_idle_all_kernels_of_graphs_are_looked_at(plain, tmp_path):
-    # A kernel may wait for what its host does next. The host waits for it a second once.
+def test_where_a_stream_is_never_idle_all_kernels_of_graphs_are_looked_at(hasty, tmp_path):
+    # A kernel may wait for what its host does next. The host waits for it once.
     words = ("graphs", "60", "4")
-    code, log = play(plain, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000")
+    code, log = play(hasty, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000")
     assert (code, log.dropped, log.unseen_ns) == (3, 0, ())
     (seen,) = log.by_gpu.values()
     assert len(seen) == 40 * 100 + 20 * 40

@@ -148,6 +148,11 @@ def test_reports_are_kept_and_compared(boards, capfd, tmp_path):
     (tmp_path / "half.json").write_text(json.dumps(kept))
     assert run([*again, str(tmp_path / "half.json"), *words]) == 1
     assert "J before" in capfd.readouterr().err
+    energy_j = 2 * kept["gpus"][0]["energy_j"]
+    kept["gpus"][0] |= {"energy_j": energy_j, "interval_j": [0.5 * energy_j, 1.5 * energy_j]}
+    (tmp_path / "wide.json").write_text(json.dumps(kept))
+    assert run([*again, str(tmp_path / "wide.json"), *words]) == 1
+    assert "allow more by --fail-over" in capfd.readouterr().err
     kept["gpus"][0]["energy_j"] = None
     (tmp_path / "none.json").write_text(json.dumps(kept))
     assert run([*again, str(tmp_path / "none.json"), *words]) == 1

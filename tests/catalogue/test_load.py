@@ -166,7 +166,8 @@ def test_a_missing_field_is_named():
 
 
 @pytest.mark.parametrize(
-    "text", ["group = 3", "group = [3]", "[group]\nname = 'x'", "[[groups]]", "[[group]]\nrows = 3", "a ="]
+    "text",
+    ["group = 3", "group = [3]", "[group]\nname = 'x'", "[[groups]]", "[[group]]\nrows = 3", "a =", ""],
 )
 def test_a_file_that_is_no_list_of_rows_is_refused(text):
     with pytest.raises(InputError, match=r"catalogue float\.toml"):

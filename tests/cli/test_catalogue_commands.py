@@ -231,7 +231,7 @@ def test_verify_of_a_row_that_the_target_lacks_is_no_failure(capsys, catalogue):
 
 def test_a_missing_tool_is_one_line_with_the_cure(capsys, monkeypatch, tmp_path):
     toolchain.tool_path.cache_clear()
-    monkeypatch.setattr(toolchain, "files", lambda _wheel: [])
+    monkeypatch.setattr("importlib.metadata.files", lambda _wheel: [])
     monkeypatch.setenv("PATH", str(tmp_path))
     try:
         for arguments in (["show", "fma.rn.f32"], ["verify"]):

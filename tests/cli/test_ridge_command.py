@@ -59,8 +59,9 @@ def test_no_ridge_is_an_answer_with_its_reason(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "0 columns clock_mhz"),
-        ("clock,power_w\n1,2\n", "0 columns clock_mhz"),
+        ("", "no column clock_mhz"),
+        ("clock,power_w\n1,2\n", "no column clock_mhz"),
+        ("clock_mhz,power_w\n0.9,250\n1.98,400\n", "no clock_mhz above 1.98; give clocks in MHz"),
         ("clock_mhz,power_w,power_w\n1,2,3\n", "2 columns power_w"),
         ("clock_mhz,power_w\n900,200\n950,n/a\n", "line 3: power_w is 'n/a'"),
         ("clock_mhz,power_w\n900\n", "line 2: power_w is ''"),

@@ -19,7 +19,7 @@ def fresh():
 @pytest.fixture
 def on_path(monkeypatch, tmp_path):
     """Hide the wheels, and put a script of the tool's name on PATH."""
-    monkeypatch.setattr(toolchain, "files", lambda _wheel: None)
+    monkeypatch.setattr("importlib.metadata.files", lambda _wheel: None)
     monkeypatch.setenv("PATH", str(tmp_path) + os.pathsep + "/usr/bin" + os.pathsep + "/bin")
 
     def write(script):
@@ -67,7 +67,7 @@ def test_the_library_says_the_line_and_leaves_nothing_behind(library_alone, tmp_
 
 @pytest.mark.parametrize("tool", ["ptxas", "nvdisasm"])
 def test_a_missing_tool_names_the_wheel_and_the_cure(monkeypatch, tmp_path, tool):
-    monkeypatch.setattr(toolchain, "files", lambda _wheel: None)
+    monkeypatch.setattr("importlib.metadata.files", lambda _wheel: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
         ToolError, match=rf"^{tool} not found: .*nvidia-.*'pip install .*nvidia-cuda-nvdisasm'"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import types
+from collections import Counter
 from datetime import date
 from pathlib import Path
 
@@ -40,7 +41,7 @@ LOOK_UPS = (
     ("roofline", "show", "results/nvidia-h100/roofline/f32-levels"),
 )
 MEASURES = ("table", "fma.rn.f32", "--gpu", "simulated", "--opt-level", "O3", "--out")
-NEEDS_MORE = ("run", "--gpu", "simulated", "--out", "never", "--", "true")
+NEEDS_MORE = ("doctor", "--gpu", "simulated")
 # Runs commands one after the other; says of each its exit code and what it wrote on the standard error.
 RUNS = """
 import io, json, sys
@@ -202,3 +203,9 @@ def test_actions_are_named_by_their_hash_and_version():
         used = re.findall(r"uses: (.*)", path.read_text())
         assert used
         assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v[0-9.]+", one)] == []
+
+
+def test_no_two_files_of_tests_have_one_name():
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    twice = [name for name, times in names.items() if times > 1]
+    assert twice == [], "pytest imports them as one module, and stops"

@@ -4,12 +4,13 @@ import json
 import re
 import shlex
 from pathlib import Path
+from statistics import median
 
 import click
 import pytest
 from fakes.script import load_script
 
-from ptxbench.cli.main import group
+from ptxbench.cli.main import group, run
 from ptxbench.core.gpu_info import GpuKind
 from ptxbench.energy.gate.readings import LIMITS
 
@@ -142,6 +143,32 @@ def test_pages_count_the_rows_that_other_boards_alone_have_as_the_tables_do():
         assert f"`results/nvidia-{gpu}`: {counted} rows of {boards} boards" in changes
     shared = re.search(r"Over the ([\d,]+) rows of both tables", (ROOT / "docs/accuracy.md").read_text())
     assert f"`diff h100 h200` compares what all boards tell ({shared[1]} rows," in changes
+
+
+def test_accuracy_says_how_the_two_tables_differ_as_diff_does(capsys):
+    assert run(["diff", "h100", "h200", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (all_rows,) = found["agreements"]
+    products = [
+        (one["a"] / one["b"], one["a_clock_mhz"])
+        for one in found["rows"]
+        if one["a"]
+        and one["b"]
+        and one["instruction"].startswith(("mma.", "wgmma."))
+        and (one["opt_level"], one["operands"]) == ("O0", "random")
+    ]
+    high = [one for one in products if one[0] >= 1.195]
+    clocks = [clock for _, clock in high]
+    said = (
+        f"Over the {all_rows['rows']:,} rows of both tables an H200 takes {1 - all_rows['factor']:.1%} less,"
+        f" by one factor; apart from it rows differ by {all_rows['median_left']:.1%} at the median and"
+        f" {all_rows['p95_left']:.1%} at the 95th percentile",
+        f"take {median(ratio for ratio, _ in products) - 1:.0%} more than on the H200 at the median of"
+        f" {len(products)}, and {len(high)} of them 20 to {max(high)[0] - 1:.0%} more, at"
+        f" {min(clocks):,.0f} to {max(clocks):,.0f} MHz",
+    )
+    page = " ".join((ROOT / "docs" / "accuracy.md").read_text().split())
+    assert [words for words in said if words not in page] == []
 
 
 def cells_of(name, block):

@@ -78,6 +78,12 @@ def energies(what, load, length_s, **more):
     return np.array(result)
 
 
+def test_an_energy_of_less_than_a_joule_is_one():
+    assert energies(FAST, lambda _: lambda t: np.full_like(t, 3.0), 0.3, before_w=1.0, after_w=1.0) == (
+        pytest.approx(1.0, abs=0.02)
+    )
+
+
 @SENSORS
 @pytest.mark.parametrize("load", [even, ramp, burst])
 @pytest.mark.parametrize("length_s", [0.09, 0.2, 1.5])

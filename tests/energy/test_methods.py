@@ -446,6 +446,13 @@ def test_a_median_does_not_see_a_ramp_of_less_than_half_the_window():
     assert median_j(polled(step(100, 600, 1.6, 5.0), refresh_s=0.02), window(1.0, 2.0)).energy_j == 100.0
 
 
+def test_a_median_counts_a_value_that_stays_every_10_ms():
+    # 200 W stay for 0.2 s, 20 readings; then 15 values follow each other in 15 ms.
+    time_s = np.arange(0, 0.215, 0.001)
+    found = median_j(series(time_s, np.where(time_s < 0.2, 200.0, 300.0 + time_s)), window(0, 0.215))
+    assert (found.readings, found.energy_j) == (35, pytest.approx(200.0 * 0.215))
+
+
 def test_a_counter_that_was_not_renewed_gives_nothing_for_a_short_window():
     readings = counted(step(100, 600, 1.0, 2.0))
     assert difference_j(readings, window(1.01, 1.09)).energy_j == 0.0

@@ -9,7 +9,16 @@ from scipy.signal import lfilter
 
 from ptxbench.core.estimate import COVERAGE_FACTOR
 from ptxbench.core.status import Status
-from ptxbench.energy.window import blur_s, context_s, counted, noise_w_of, unresolved, window_energy
+from ptxbench.energy.window import (
+    _gap_j,
+    _per_time_error,
+    blur_s,
+    context_s,
+    counted,
+    noise_w_of,
+    unresolved,
+    window_energy,
+)
 from ptxbench.energy.window_values import values_of
 from ptxbench.sensors.base import SourceName
 from ptxbench.sensors.description import ALIKE, Shape
@@ -154,6 +163,35 @@ def test_readings_that_are_missing_widen_the_interval_as_much_as_is_needed(share
         widths.append(found.error_j)
     assert np.mean(held) >= 0.9
     assert np.median(widths) > 1.5 * window_energy(whole, window(3.0, 4.0), LOW_PASS).error_j
+
+
+def test_a_gap_is_as_unsure_as_the_power_that_changes_over_it():
+    fast = sensor(refresh_s=0.02, averaging_s=0.016, lag_s=0.004, source=SourceName.SAMPLES)
+    whole = read(power((0, 100.0), (3.5, 300.0)), fast)
+    missing = (whole.stamp_ns > 3_450_000_000) & (whole.stamp_ns < 3_550_000_000)
+    values = values_of(whole.select(~missing), window(3.0, 4.0), fast)
+    first, last = np.searchsorted(values.newest_s, [0.0, 1.0])
+    # One step of 200 W, over five values that are missing; other steps are 0.
+    step_w = np.hypot(200.0, 200.0 / np.sqrt(last - first))
+    assert missing.sum() == 5
+    assert _gap_j(values, first, last) == pytest.approx(step_w * 0.1 / np.sqrt(12), rel=1e-6)
+
+
+def test_an_error_of_a_values_time_counts_by_its_base_and_by_what_its_neighbours_say():
+    # Energy above a base that rises by 250 W/s, of values that count until halfway to the next.
+    at_s = np.arange(-1, 5) * 0.02
+    power_w = np.array([0.0, 60.0, 95.0, 80.0, 40.0, 0.0])
+
+    def above_j(times_s):
+        rest_w = power_w - 250.0 * times_s
+        rest_w[[0, -1]] = 0.0
+        return float((rest_w * np.gradient(times_s)).sum())
+
+    shift_s = 1e-6 * np.eye(len(at_s))[1:-1]
+    slopes_w = [(above_j(at_s + one) - above_j(at_s - one)) / 2e-6 for one in shift_s]
+    rest_w = (power_w - 250.0 * at_s)[1:-1]
+    expected_w = float(np.sqrt(np.square(slopes_w).sum()))
+    assert _per_time_error(rest_w, np.full(4, 250.0 * 0.02)) == pytest.approx(expected_w, rel=1e-6)
 
 
 def test_two_samples_hardly_apart_are_one():

@@ -80,6 +80,18 @@ def test_a_round_with_a_fault_does_not_count():
     assert row.mtsm_pj == pytest.approx(40_050)
 
 
+def test_a_round_without_its_overhead_trial_and_a_calibration_do_not_count():
+    some = rounds(39e-9, 41e-9)
+    calibration = [replace(record, repeat=-1) for record in pair(0, energy_j=9e-9)]
+    assert solve_arafa([*some, *calibration, pair(2, 90e-9)[0]], "mtsm_j") == solve_arafa(some, "mtsm_j")
+
+
+@pytest.mark.parametrize("role", [Role.TARGET, Role.OVERHEAD])
+def test_without_cycles_of_a_kernel_there_is_no_latency(role):
+    row = row_of([replace(r, cycles=-1) if r.role is role else r for r in rounds(39e-9, 41e-9)])
+    assert math.isnan(row.latency_cycles)
+
+
 def test_without_two_valid_rounds_the_row_names_the_commonest_fault():
     foreign = [r for n in range(3) for r in pair(n, status=Status.FOREIGN_PROCESS, reason="2 others")]
     # The short trials that find the loop count are many, and always too short for the sensor.

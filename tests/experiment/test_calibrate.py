@@ -8,6 +8,7 @@ import pytest
 from fakes.measuring import asked
 
 import ptxbench
+from ptxbench.analysis.statistics import Uncertainty
 from ptxbench.cli.main import run
 from ptxbench.core.condition import OptLevel
 from ptxbench.core.errors import InputError
@@ -118,6 +119,10 @@ def test_report_and_estimate_take_the_folder(h200, tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert {one["name"] for one in document["found"]} >= {"opcodes", "active chip", "DRAM random", "L2 zeros"}
     assert document["errors"]["left_out_pct"] < 2
+    static = document["static_power"]
+    ci95_w = Uncertainty(static["error_w"], static["degrees"]).ci95
+    assert f"static power: {static['power_w']:.4g} ± {ci95_w:.2g} W (95%)" in text
+    assert f"± {1.96 * document['terms']['gamma_error']:.2f} (95%)" in text
     kernel = ["tests/model/kernels/elementwise.ptx", "--grid=1056", "--block=256", "--trips=0=4096"]
     assert run(["estimate", *kernel, "--time-s=0.01", f"--table={path}", "--json"]) == 0
     estimated = json.loads(capsys.readouterr().out)

@@ -88,10 +88,14 @@ def test_a_counter_that_agrees_is_ok_and_one_that_cannot_be_compared_says_so():
     def of_counter(energy_j):
         check = CounterCheck("idle", 4.0, energy_j, 500.0, 0.5, SourceName.SAMPLES)
         compared = Comparison(0, 4_000_000_000, energy_j, 500.0, 0.5)
-        return [one.state for one in counter_verdicts(CounterStudy((check,), judge_source([compared])))]
+        return counter_verdicts(CounterStudy((check,), judge_source([compared])))
 
-    states = [of_counter(j) for j in (500.4, 510.0, 560.0)]
+    states = [[one.state for one in of_counter(j)] for j in (500.4, 510.0, 560.0)]
     assert states == [[State.OK] * 2, [State.NOTE] * 2, [State.BAD] * 2]
+    # Both lines have the 95% interval of an error of 0.5 J in 500 J.
+    stretch, together = (one.text for one in of_counter(500.0))
+    assert "(+0.00 ± 0.2%)" in stretch
+    assert "1.0000 ± 0.002" in together
     assert counter_verdicts(CounterStudy((), UNJUDGED))[0].state is State.NOTE
 
 

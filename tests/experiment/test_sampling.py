@@ -418,6 +418,9 @@ def test_a_method_that_is_silent_at_times_does_not_serve():
     assert "from 10 s on" in recommend([point(1.0, "mtsm", 0.0, answered=4), point(10.0, "mtsm", 0.0)])[0]
     off = recommend([point(10.0, "mtsm", 30.0, spread_pct=0.0)])
     assert "least wrong, 30.0% off on a 10 s kernel" in off[0]
+    # One run shows no scatter.
+    once = recommend([point(10.0, "mtsm", 5.0, spread_pct=math.nan)])
+    assert "least wrong, 5.0% off on a 10 s kernel" in once[0]
     assert recommend([]) == ("no method gave an energy",)
 
 

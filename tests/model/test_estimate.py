@@ -99,6 +99,20 @@ def test_a_slower_sm_clock_makes_no_miss_cheaper():
     assert found.energy_j == pytest.approx(sum(parts.values()))
 
 
+def test_a_lower_sm_clock_makes_no_interval_of_bytes_from_dram_narrower():
+    made = machine(
+        bytes_pj=(ByteEnergy(Level.DRAM, 100.0, 50.0, 0.1),), gamma=1.0, gamma_error=0.3, error=0.2
+    )
+    made = replace(made, terms=replace(made.terms, lowest_clock_ratio=0.4))
+    launch = work(moved=[(Level.DRAM, 1e12)], FFMA=1.0)
+    known = replace(RANDOM, activity_range=(Activity(0.5, 1.0, 0.5), RANDOM.activity))
+    slow, full = (estimate(launch, made, replace(known, clock_ratio=ratio)) for ratio in (0.5, 1.0))
+    assert slow.energy_j == pytest.approx(full.energy_j)
+    # 20% of 100 J by the model, 25 J less by the data, 0.1 W by static power.
+    assert slow.low_j == pytest.approx(full.low_j) == pytest.approx(220 - math.hypot(39.2, 25, 0.196))
+    assert slow.high_j == pytest.approx(full.high_j) == pytest.approx(220 + math.hypot(39.2, 0.196))
+
+
 def test_bytes_that_are_priced_themselves_are_not_paid_for_once_more_in_a_wide_load():
     loads = {
         **{op: Known(pj, 1.0) for op, pj in [("LDG.E", 50.0), ("LDG.E.128", 110.0), ("STG.E", 230.0)]},
@@ -169,6 +183,23 @@ def test_operands_between_zeros_and_random_cost_what_lies_between():
 def test_a_hotter_chip_leaks_more():
     hot = estimate(work(FFMA=1e12), machine(), Conditions(Activity(), 60.0)).energy_j
     assert hot - estimate(work(FFMA=1e12), machine(), RANDOM).energy_j == pytest.approx(10)
+
+
+def test_a_static_power_of_unknown_error_is_said_to_be_one():
+    once = replace(machine(), static=replace(STATIC, error_w=math.nan))
+    said = [any("one sleeping kernel" in n for n in estimate(work(FFMA=1e9), one, RANDOM).notes)
+            for one in (once, machine())]  # fmt: skip
+    assert said == [True, False]
+
+
+def test_without_a_slope_a_hotter_chip_is_said_to_be_taken_as_the_run_was():
+    flat = replace(machine(), static=replace(STATIC, slope_w_per_c=0.0, slope_error_w_per_c=0.0))
+    said = [
+        any("does not tell how static power" in note for note in estimate(work(FFMA=1e9), one, there).notes)
+        for one in (flat, machine())
+        for there in (RANDOM, replace(RANDOM, temperature_c=80.0), Conditions(RANDOM.activity))
+    ]
+    assert said == [False, True, False, False, False, False]
 
 
 def test_what_is_not_in_the_table_is_filled_counted_and_widens_the_interval():
@@ -272,6 +303,21 @@ def test_without_a_time_there_is_no_estimate():
 
 
 # ---- the command ----
+
+
+def test_a_time_by_counts_is_no_shorter_than_the_bytes_from_dram_take(tmp_path, capsys):
+    """Also by a table that fitted no rate to kernels: the H200 reads 4.8 TB/s at most."""
+    metrics = "sass__inst_executed_per_opcode_with_modifier_all", "dram__bytes.sum"
+    rows = [
+        ("ID", "Kernel Name", "Grid Size", "Block Size", *metrics),
+        ("", "", "", "", "inst", "byte"),
+        ("0", "copy", "(1056, 1, 1)", "(256, 1, 1)", "8,448 (LDG.E: 8,448)", "4,800,000,000"),
+    ]
+    counts = tmp_path / "counts.csv"
+    counts.write_text("".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows))
+    assert called(capsys, "copy", "--ncu", counts, "--json")[0] == 0
+    _, out, _ = called(capsys, "copy", "--ncu", counts, "--json")
+    assert json.loads(out)["time_s"] == pytest.approx(1e-3, rel=0.05)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from fakes.reader_fuzz import RUN
 from ptxbench.cli.main import run
 from ptxbench.report.figure import new_figure, save
 from ptxbench.report.formats import RunReport, format_names, render_report
-from ptxbench.report.web_page import render_page
+from ptxbench.report.sections import Section, sections_page
 from ptxbench.storage.table import read_table, write_table
 
 pytestmark = pytest.mark.hostile
@@ -91,7 +91,8 @@ def test_a_picture_shows_names_as_they_are(tmp_path, name, ending):
 
 
 def test_a_page_shows_texts_as_they_are():
-    text = render_page("@@title@@<p>{{ name }}</p>{{ more[0] }}", "<b>", name=TERMINAL, more=["<b>\u202e"])
+    part = Section("<b>", (TERMINAL,), ("<b>\u202e",), (("</script><b>",),))
+    text = sections_page([part], ["<b>"])
     assert not CONTROL.search(text)
     assert "<b>" not in text
 

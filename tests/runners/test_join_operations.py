@@ -12,8 +12,6 @@ from fakes.script import load_script
 
 from ptxbench.catalogue.operations import Operation, used_shapes
 from ptxbench.core.errors import InputError
-from ptxbench.model.operation_cost import BOARD_HALF
-from ptxbench.storage.shipped import SHIPPED
 
 SHAPES = [Operation("gemm", "bf16", (size, size, size)) for size in (1024, 2048, 4096, 8192, 16384)]
 
@@ -60,12 +58,6 @@ def test_few_boards_have_the_term_of_the_table_of_instructions(runner):
     assert runner.board_half("NVIDIA H200", few) == pytest.approx(math.log(1.3) / math.sqrt(2), rel=0.01)
     with pytest.raises(InputError, match="no boards of it are known"):
         runner.board_half("NVIDIA A100", ())
-
-
-def test_the_term_of_cost_is_that_of_the_kept_boards(runner):
-    rows = [row for gpu in SHIPPED.values() for row in runner.kept_rows(gpu.name)]
-    found = runner.agreements(rows)
-    assert {name: round(runner.board_half(name, found), 3) for name in BOARD_HALF} == BOARD_HALF
 
 
 def test_calls_that_may_have_waited_are_left_out_where_a_graph_was_measured(runner):

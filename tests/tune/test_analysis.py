@@ -8,14 +8,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fakes.browser import data_of
 from fakes.kept_numbers import assert_as_kept
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 from tune.fakes_tune import SMALL, OpcodeCount, trial
 
+from ptxbench.core.gpu_settings import GpuSettings
 from ptxbench.devices.simulated.gpu import SimulatedGpu
-from ptxbench.report.tuning_report import as_csv, as_text, sections
+from ptxbench.report.chart import as_figure
+from ptxbench.report.tuning_charts import charts
+from ptxbench.report.tuning_report import as_csv, as_page, as_text, sections
 from ptxbench.tune.analysis import PRODUCT, TARGETS, analyse
 from ptxbench.tune.evaluate import choices
 from ptxbench.tune.folder import tuning_manifest
@@ -314,10 +318,6 @@ def test_each_way_of_tuning_is_charged_for_what_it_runs():
 
 
 def test_a_library_beside_is_in_every_picture_and_table(tmp_path):
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
-    from ptxbench.report.tuning_plots import draw_all
-    from ptxbench.report.tuning_report import as_csv, as_text, sections
-
     beside = library("cuBLAS (a fake)", 5e-4)
     gpu = SimulatedGpu()
     manifest = tuning_manifest(gpu, SMALL, TrialOptions(), "")
@@ -327,31 +327,60 @@ def test_a_library_beside_is_in_every_picture_and_table(tmp_path):
     assert "the fastest variant takes 2.00 times its time" in text
     assert "the one of least energy takes 1.67 times its energy" in text
     assert as_csv(found).splitlines()[-1].startswith("cuBLAS (a fake),0.0005,600,0.3,")
-    figures = draw_all(manifest, found, tried)
+    drawn = charts(manifest, found, tried)
     for name in ("front", "hull"):
-        labels = figures[name].axes[0].get_legend_handles_labels()[1]
-        assert "cuBLAS (a fake)" in labels
+        ((panel,),) = drawn[name].rows
+        assert "cuBLAS (a fake)" in [one.label for one in panel.series]
 
 
-def test_the_path_of_a_search_and_the_ranges_of_its_axes_are_in_the_pages_own_colours():
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
-    from ptxbench.report.tuning_plots import draw_all
-    from ptxbench.report.tuning_report import as_page, sections
-
+def search_of_nine():
+    """Return a search whose energy is least in the fifth run, and its charts."""
     manifest = tuning_manifest(SimulatedGpu(), SMALL, TrialOptions(), "")
     tried = of([(1e-3 * (9 - n), 1.0 + (n - 4) ** 2) for n in range(9)])
     found = analyse(tried, SMALL)
-    figures = draw_all(manifest, found, tried)
-    time_axes, energy_axes = figures["path"].axes
-    assert [line.get_label() for line in energy_axes.lines] == ["run", "least so far", "least: run 5"]
-    assert list(energy_axes.lines[1].get_ydata())[3:] == [2.0] + 5 * [1.0]
-    assert list(time_axes.lines[1].get_ydata())[-1] == 1.0
-    assert {axes.get_xlabel() for axes in figures["ranges"].axes} == {"blk_k"}
-    page = as_page(sections(manifest, tried, found), figures)
-    assert "<img" not in page
-    assert page.count("<figure") == len(figures)
-    assert "var(--run4)" in page
-    assert "fill: #2f6fb0" not in page
+    return sections(manifest, tried, found), charts(manifest, found, tried)
+
+
+def test_the_path_of_a_search_and_the_ranges_of_its_axes_are_drawn():
+    parts, drawn = search_of_nine()
+    (time_panel,), (energy_panel,) = drawn["path"].rows
+    assert [one.label for one in energy_panel.series] == ["run", "least so far", "least: run 5"]
+    assert list(energy_panel.series[1].y)[3:] == [2.0] + 5 * [1.0]
+    assert list(time_panel.series[1].y)[-1] == 1.0
+    assert {panel.x_title for row in drawn["ranges"].rows for panel in row} == {"blk_k"}
+    data = data_of(as_page(parts, [*drawn.values()]))
+    assert [one["caption"] for one in data["charts"]] == [one.caption for one in drawn.values()]
+    runs = data["charts"][1]["panels"][1]["series"][0]
+    assert runs["y"] == [17, 10, 5, 2, 1, 2, 5, 10, 17]
+    assert len(set(runs["names"])) == 9
+
+
+def test_a_picture_has_what_the_chart_of_a_page_has():
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    for chart in search_of_nine()[1].values():
+        figure = as_figure(chart)
+        panels = [panel for row in chart.rows for panel in row]
+        for panel, axes in zip(panels, figure.axes, strict=True):
+            assert (axes.get_xlabel(), axes.get_ylabel()) == (panel.x_title, panel.y_title)
+            marks = {tuple(at) for line in axes.lines for at in line.get_xydata().tolist()}
+            assert marks >= {at for one in panel.series for at in zip(one.x, one.y, strict=True)}
+        labels = figure.axes[0].get_legend_handles_labels()[1]
+        assert labels == [one.label for one in panels[0].series if one.label]
+
+
+def test_variants_at_several_clocks_are_coloured_by_clock():
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    tried = [
+        trial(n, 1e-3 * n, 1.0 / n, settings=GpuSettings(sm_clock_mhz=mhz))
+        for n, mhz in enumerate((1980, 1500, 1005), 1)
+    ]
+    manifest = tuning_manifest(SimulatedGpu(), SMALL, TrialOptions(), "")
+    front = charts(manifest, analyse(tried, SMALL), tried)["front"]
+    dots = front.rows[0][0].series[0]
+    by_time = dict(zip(dots.x, dots.shades, strict=True))
+    assert by_time == pytest.approx({1.0: 1980, 2.0: 1500, 3.0: 1005})
+    _, bar = as_figure(front).axes
+    assert bar.get_ylabel() == "SM clock that was set, MHz"
 
 
 def test_what_a_search_tells_stays_as_it_was():

@@ -130,6 +130,8 @@ static struct {
     int bin, text, ranges, is_on, is_off;
     volatile int is_replaying; /* kernels are not looked at meanwhile */
     volatile int asks_off;     /* the turn that is wanted; `is_off` is the one that was taken */
+    volatile uint64_t asked_ns; /* since when */
+    volatile uint64_t look_ns, look_graphs;  /* begin of a turn of looking, or the first graph, and graphs until then */
     volatile int is_ending;    /* CUPTI is no longer removed */
     volatile int has_ended;    /* what comes behind is not looked at */
     volatile int waits;        /* threads that wait for their stream, to take a turn */
@@ -574,6 +576,11 @@ static void stay(const char *why) {
     if (!state.stays) state.stays = why;
 }
 
+static void say_stays(void) {
+    static int is_said;
+    if (state.stays && !__atomic_exchange_n(&is_said, 1, __ATOMIC_RELAXED)) say("stays %s\n", state.stays);
+}
+
 static int finalize(void) {
     void *subscriber = NULL;
     int version, (*call)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cuDriverGetVersion");
@@ -600,7 +607,6 @@ static int finalize(void) {
  * as NVIDIA recommends, while nothing runs that was launched, and not where another tool has CUPTI, too. A graph
  * that was launched while CUPTI was there and looked at nothing does not outlive it: then CUPTI stays as well. */
 static void leave(void) {
-    static int is_said;
     if (state.is_ending) return;
     if (!cupti.finalize) stay("it is older than that of CUDA 13");
     if (on_record || other.request || other.kinds) stay("another tool, or a replay, needs it");
@@ -611,7 +617,7 @@ static void leave(void) {
         pthread_rwlock_unlock(&launching);
     }
     if (!state.has_left) stay("a launch took too long");
-    if (state.stays && !is_said++) say("stays %s\n", state.stays);
+    say_stays();
 }
 
 /* Looks at kernels, or no longer; returns CUPTI's code. */
@@ -639,6 +645,11 @@ static void come_back(void) {
 
 static struct tally turned; /* as it was when the last turn was taken */
 
+static void begin_looking(void) {
+    state.look_graphs = count_of(&state.graphs);
+    state.look_ns = now_ns();
+}
+
 /* Sees kernels or no longer, as was asked for. Where nothing runs, CUPTI gives what it has before. */
 static void take_turn(int is_idle) {
     pthread_mutex_lock(&turn_lock);
@@ -652,6 +663,7 @@ static void take_turn(int is_idle) {
         say_turn(state.asks_off);
         if (state.asks_off && look(1)) say_turn(state.asks_off = 0);
         turned = tally();
+        if (!state.asks_off) begin_looking();
         if (state.asks_off && is_idle && !state.has_left) leave();
         state.turning_ns += now_ns() - begin_ns;
     }
@@ -720,6 +732,7 @@ static void sleep_off(double time_s) {
  * to be. While the host waits for them it launches nothing, not even kernels one by one. */
 static int ask_for(int is_off, int by_launch) {
     uint64_t alone = count_of(&state.launched);
+    if (state.asks_off != is_off) state.asked_ns = now_ns();
     state.asks_off = is_off;
     for (int i = 0; by_launch && state.asks_off != state.is_off && !state.has_ended; i++) {
         if (i >= SLICE_MS && !state.waits && count_of(&state.launched) != alone) break;

@@ -11,7 +11,11 @@
  */
 #define PER_THREAD ((void *)2) /* CU_STREAM_PER_THREAD */
 enum { NODE_KERNEL = 0, NODE_GRAPH = 4, MOST_GRAPHS = 1 << 13, PROBES = 64, RELAXED = 2 };
-enum { MOST_IDLE_S = 1, MOST_STREAMS = 64 };
+enum { MOST_STREAMS = 64 };
+/* How long it is waited for a stream, and how long before a launch that finds it idle is hoped for. */
+#ifndef MOST_IDLE_MS
+enum { MOST_IDLE_MS = 3000, PATIENCE_MS = 30000 };
+#endif
 #define BLIND "a graph was launched while no kernels were looked at"
 enum { UPLOADS = 2 }; /* CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD */
 enum { MOST_CONTEXTS = 16, MOST_PENDING = 8192, REBASE_NS = 2000000000, BY_PER_THREAD = 2 };
@@ -266,13 +270,14 @@ static int graph_made(void **executable, void *graph, int code, uint64_t flags) 
     return code;
 }
 
-/* Waits until a stream is idle, and returns whether it is. Where it is not after MOST_IDLE_S, a kernel may wait for
- * this thread: never again. */
+/* Waits until a stream is idle, and returns whether it is. Where it is not after MOST_IDLE_MS, a kernel may wait for
+ * this thread: never again. To bring CUPTI back, a launch that finds it idle is hoped for before. */
 static int wait_for(void *stream) {
     if (state.is_in_vain || !driver.stream_query || !driver.capture_mode) return 0;
-    uint64_t end_ns = now_ns() + MOST_IDLE_S * (uint64_t)1000000000;
+    uint64_t begin_ns = now_ns(), end_ns = begin_ns + MOST_IDLE_MS * (uint64_t)1000000;
     int mode = exchange_mode(RELAXED), code;
     while ((code = driver.stream_query(stream)) == 600 && !state.is_in_vain) {
+        if (state.has_left && begin_ns < state.asked_ns + PATIENCE_MS * (uint64_t)1000000) break;
         sleep_s(2e-5);
         if (now_ns() > end_ns) state.is_in_vain = 1;
     }
@@ -329,14 +334,24 @@ static void note_graph(void) {
     pthread_rwlock_unlock(&launching);
 }
 
+/* Returns whether a host that runs ahead is to wait: what it launched would be looked at until it has run. */
+static int is_held(void) {
+    if (!count_of(&state.graphs)) begin_looking();
+    if (state.is_off || state.stays || !cupti.finalize || on_record || other.kinds) return 0;
+    return count_of(&state.graphs) - state.look_graphs >= FEW_GRAPHS &&
+           now_ns() - state.look_ns < SLICE_MS * (uint64_t)1000000;
+}
+
 /* Takes a turn that was asked for, before a launch and while no graph runs in its stream. */
 static void take_asked_now(void *stream, int is_graph) {
+    if (is_graph && is_held()) wait_for(stream);
     if (state.asks_off != state.is_off && !state.making && (is_graph || state.has_left)) {
         __atomic_fetch_add(&state.waits, 1, __ATOMIC_RELAXED);
         take_turn(wait_for(stream));
         __atomic_fetch_sub(&state.waits, 1, __ATOMIC_RELAXED);
     }
-    if (!is_graph || !is_blind() || state.stays || state.has_ended) return;
+    if (!is_graph || !is_blind() || state.has_ended) return;
+    if (state.stays) return say_stays();
     int is_idle = wait_for(stream);
     pthread_mutex_lock(&turn_lock);
     if (!state.has_left && is_idle && state.is_off && !state.making) {

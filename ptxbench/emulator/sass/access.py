@@ -28,11 +28,15 @@ class Space(Enum):
 
 def distinct(numbers: Array, lanes: Array) -> Array:
     """Return how many distinct numbers each warp has among its lanes that take part."""
+    return np.asarray(_firsts(numbers, lanes)[1].sum(axis=1))
+
+
+def _firsts(numbers: Array, lanes: Array) -> tuple[Array, Array]:
+    """Return the numbers of each row in order, and which of them are the first of their kind in it."""
     placed = np.sort(np.where(lanes, numbers, _FAR), axis=1)
-    new = np.empty(placed.shape, bool)
-    new[:, 0] = True
-    np.not_equal(placed[:, 1:], placed[:, :-1], out=new[:, 1:])
-    return np.asarray((new & (placed != _FAR)).sum(axis=1))
+    new = placed != _FAR
+    new[:, 1:] &= placed[:, 1:] != placed[:, :-1]
+    return placed, new
 
 
 def bank_passes(address: Array, width: int, lanes: Array) -> Array:
@@ -51,10 +55,7 @@ def bank_passes(address: Array, width: int, lanes: Array) -> Array:
 
 def _fullest(words: Array, lanes: Array) -> Array:
     """Return the distinct words in the fullest bank of each row."""
-    placed = np.sort(np.where(lanes, words, _FAR), axis=1)
-    new = np.ones(placed.shape, bool)
-    np.not_equal(placed[:, 1:], placed[:, :-1], out=new[:, 1:])
-    new &= placed != _FAR
+    placed, new = _firsts(words, lanes)
     warps = len(placed)
     bank = np.arange(warps)[:, None] * BANKS + (placed & (BANKS - 1))
     found = np.bincount(bank[new], minlength=warps * BANKS).reshape(warps, BANKS)

@@ -10,7 +10,7 @@ import numpy as np
 from ptxbench.emulator.sass.floats import ROUNDINGS, rounding_of
 from ptxbench.emulator.sass.halves import narrowed, widened
 from ptxbench.emulator.sass.lanes import Array, Bound, Read, Step
-from ptxbench.emulator.sass.rounding import flushed, single
+from ptxbench.emulator.sass.rounding import flushed, rounded, single
 from ptxbench.sass.operand import Operand
 
 _U32, _U64 = np.uint32, np.uint64
@@ -61,25 +61,18 @@ def _from_whole(i: Bound) -> Step:
         word = i.word(operand)
         read = lambda: word().astype(dtype) if dtype.itemsize < 4 else word().view(dtype)  # noqa: E731
     rounding = rounding_of(words)
+
+    def exact() -> Array:
+        # longdouble holds all of 64 bits.
+        return read() if rounding == "RN" else read().astype(np.longdouble)
+
     if to == "F64":
-        return i.to_double(lambda: _directed_whole(read(), rounding, _F64))
+        return i.to_double(lambda: rounded(exact(), _F64, rounding))
     if to != "F32":
         if rounding != "RN":
             raise i.unknown()
         return i.to_word(lambda: narrowed(read().astype(_F64), to == "BF16"))
-
-    return i.to_single(lambda: _directed_whole(read(), rounding, _F32))
-
-
-def _directed_whole(values: Array, rounding: str, kind: type[np.floating[Any]]) -> Array:
-    """Return whole numbers as floats in a direction; longdouble holds all of 64 bits."""
-    found = values.astype(kind)
-    if rounding == "RN":
-        return found
-    exact, back = values.astype(np.longdouble), found.astype(np.longdouble)
-    over = {"RZ": np.abs(back) > np.abs(exact), "RM": back > exact, "RP": back < exact}[rounding]
-    toward = {"RZ": kind(0), "RM": kind(-np.inf), "RP": kind(np.inf)}[rounding]
-    return np.where(over, np.nextafter(found, toward), found)
+    return i.to_single(lambda: rounded(exact(), _F32, rounding))
 
 
 def _to_whole(i: Bound) -> Step:

@@ -15,6 +15,7 @@ from ptxbench.emulator.sass.rounding import (
     product_double,
     single,
     sum_double,
+    sum_error,
 )
 from ptxbench.sass.operand import Operand
 
@@ -58,9 +59,7 @@ def _add(a: Array, b: Array, rounding: str) -> Array:
     if rounding == "RN":
         return a + b
     x, y = a.astype(_F64), b.astype(_F64)
-    total = x + y
-    part = total - x
-    return single(total, (x - (total - part)) + (y - part), rounding)
+    return single(x + y, sum_error(x, y, x + y), rounding)
 
 
 def _multiply(a: Array, b: Array, rounding: str) -> Array:
@@ -71,14 +70,6 @@ def _double(i: Bound, function: Callable[..., Array]) -> Step:
     rounding = rounding_of(i.only(*ROUNDINGS))
     values = [i.double(one) for one in i.operands[1:]]
     return i.to_double(lambda: function(*(read().copy() for read in values), rounding))
-
-
-def _add_double(a: Array, b: Array, rounding: str) -> Array:
-    return a + b if rounding == "RN" else sum_double(a, b, rounding)
-
-
-def _multiply_double(a: Array, b: Array, rounding: str) -> Array:
-    return a * b if rounding == "RN" else product_double(a, b, rounding)
 
 
 def compared(name: str, x: Array, y: Array) -> Array:
@@ -97,10 +88,14 @@ def compared(name: str, x: Array, y: Array) -> Array:
 FLOAT_COMPARES = (*COMPARES, *(f"{name}U" for name in COMPARES), "NUM", "NAN", "T", "F")
 
 
+def comparison_of(words: frozenset[str]) -> tuple[str, Callable[[Array, Array], Array]]:
+    """Return the comparison among modifiers, and what makes one of its outcome and another predicate."""
+    return next(iter(words & set(FLOAT_COMPARES))), COMBINES[next(iter(words & COMBINES.keys()))]
+
+
 def _compare(i: Bound) -> Step:
     words = i.only(*FLOAT_COMPARES, *COMBINES, "FTZ")
-    how = next(iter(words & set(FLOAT_COMPARES)))
-    combine = COMBINES[next(iter(words & COMBINES.keys()))]
+    how, combine = comparison_of(words)
     reader = i.double if i.instruction.base == "DSETP" else lambda one: _source(i, one, words)
     a, b = (reader(one) for one in i.operands[2:4])
     other = i.predicate(i.operands[4])
@@ -204,8 +199,8 @@ STEPS: Mapping[str, Callable[[Bound], Step]] = {
     "FADD": lambda i: _single(i, 2, _add),
     "FMUL": lambda i: _single(i, 2, _multiply),
     "FFMA": lambda i: _single(i, 3, fused_single),
-    "DADD": lambda i: _double(i, _add_double),
-    "DMUL": lambda i: _double(i, _multiply_double),
+    "DADD": lambda i: _double(i, sum_double),
+    "DMUL": lambda i: _double(i, product_double),
     "DFMA": lambda i: _double(i, fused_double),
     "FSETP": _compare,
     "DSETP": _compare,

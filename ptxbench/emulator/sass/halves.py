@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ptxbench.emulator.sass.floats import FLOAT_COMPARES, compared
+from ptxbench.emulator.sass.floats import FLOAT_COMPARES, compared, comparison_of
 from ptxbench.emulator.sass.integer import COMBINES
 from ptxbench.emulator.sass.lanes import Array, Bound, Mask, Read, Step
 from ptxbench.sass.operand import Kind, Operand
@@ -126,8 +126,7 @@ def _extreme(i: Bound) -> Step:
 
 def _compare(i: Bound) -> Step:
     words = i.only(*FLOAT_COMPARES, *COMBINES, _BF16, "FTZ")
-    how = next(iter(words & set(FLOAT_COMPARES)))
-    combine = COMBINES[next(iter(words & COMBINES.keys()))]
+    how, combine = comparison_of(words)
     a, b = _sources(i, i.operands[2:], 2, _BF16 in words)
     other = i.predicate(i.operands[-1])
     writes = [i.writer(one) for one in i.operands[:2]]
@@ -142,8 +141,7 @@ def _compare(i: Bound) -> Step:
 
 def _set(i: Bound) -> Step:
     words = i.only(*FLOAT_COMPARES, *COMBINES, _BF16, "FTZ", "BF")
-    how = next(iter(words & set(FLOAT_COMPARES)))
-    combine = COMBINES[next(iter(words & COMBINES.keys()))]
+    how, combine = comparison_of(words)
     brain = _BF16 in words
     a, b = _sources(i, i.operands[1:], 2, brain)
     other = i.predicate(i.operands[-1])

@@ -464,40 +464,21 @@ def bit_mask(i: Bound) -> Step:
 
 
 def dot(i: Bound) -> Step:
-    """IDP.4A: four products of bytes and a sum."""
-    words = i.words
-    if words[:1] == ["2A"]:
-        return _dot_of_two(i)
-    if len(words) != 3 or words[0] != "4A" or any(one not in ("S8", "U8") for one in words[1:]):
+    """IDP: a sum and four products of bytes (4A), or two of a half and one of two bytes (2A, LO or HI)."""
+    how, *names = i.words
+    begin, count, firsts = 0, 4, _BYTES
+    if how == "2A":
+        begin, count, firsts = {"LO": 0, "HI": 2}[names.pop(0)], 2, _HALVES
+    if how not in ("2A", "4A") or len(names) != 2:
         raise i.unknown()
+    left, right = firsts[names[0]], _BYTES[names[1]]
     a, b, c = (i.word(one) for one in i.operands[1:4])
-    kinds = [np.int8 if one == "S8" else np.uint8 for one in words[1:]]
-
-    def compute() -> Array:
-        x, y = np.broadcast_arrays(a(), b())
-        parts = [
-            np.ascontiguousarray(one).view(kind).reshape(*one.shape, 4).astype(_I32)
-            for one, kind in zip((x, y), kinds, strict=True)
-        ]
-        products = (parts[0] * parts[1]).sum(axis=-1, dtype=_I32).view(_U32)
-        return np.asarray(products + c())
-
-    return i.to_word(compute)
-
-
-def _dot_of_two(i: Bound) -> Step:
-    """IDP.2A: two products of a half and a byte, of the lower or the upper two bytes, and a sum."""
-    words = i.words
-    if len(words) != 4 or words[1] not in ("LO", "HI") or words[2] not in _HALVES or words[3] not in _BYTES:
-        raise i.unknown()
-    a, b, c = (i.word(one) for one in i.operands[1:4])
-    begin = 0 if words[1] == "LO" else 2
 
     def compute() -> Array:
         x, y = (np.ascontiguousarray(one) for one in np.broadcast_arrays(a(), b()))
-        halves = x.view(_HALVES[words[2]]).reshape(*x.shape, 2).astype(_I64)
-        numbers = y.view(_BYTES[words[3]]).reshape(*y.shape, 4)[..., begin : begin + 2].astype(_I64)
-        return np.asarray((halves * numbers).sum(axis=-1).astype(_I32).view(_U32) + c())
+        parts = x.view(left).reshape(*x.shape, count).astype(_I64)
+        numbers = y.view(right).reshape(*y.shape, 4)[..., begin : begin + count].astype(_I64)
+        return np.asarray((parts * numbers).sum(axis=-1).astype(_I32).view(_U32) + c())
 
     return i.to_word(compute)
 

@@ -134,14 +134,14 @@ def emulate(
     addresses = {n: memory.put(one) for n, one in arrays.items()}
     banks = _banks(launch, addresses, resources.stack_bytes)
     machine = Machine(Code(launch.kernel), sample, memory, banks, passes, look, on_progress)
-    ran = machine.run()
+    skipped = machine.run()
     return Emulated(
         launch.kernel.instructions,
-        ran.tallies,
+        machine.tallies,
         math.prod(launch.grid) / len(sample.blocks),
         sample,
-        ran.skipped,
-        ran.steps,
+        skipped,
+        machine.steps,
         {n: memory.get(addresses[n], one) for n, one in arrays.items()},
     )
 

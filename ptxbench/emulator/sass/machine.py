@@ -22,7 +22,7 @@ from ptxbench.emulator.sass.code import BYTES, ENDS, Code, CodeBlock
 from ptxbench.emulator.sass.lanes import Array, Bound, Mask, Registers, Step, unknown
 from ptxbench.emulator.sass.memory import Memory, MemorySteps, Spaces
 from ptxbench.emulator.sass.passes import LongLoops, Skipped
-from ptxbench.emulator.sass.tally import Tallies, Tally, no_tallies
+from ptxbench.emulator.sass.tally import Tally, no_tallies
 from ptxbench.sass.operand import Kind
 from ptxbench.sass.program import SassInstruction
 
@@ -75,21 +75,6 @@ class Sample:
         return -(-self.threads // WARP)
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What a run of a sample counted.
-
-    Attributes:
-        tallies: Of each instruction of the code; see `Tally`.
-        skipped: Loops whose passes were not all run.
-        steps: Instructions that the machine carried out, each for all lanes at once.
-    """
-
-    tallies: Tallies
-    skipped: tuple[Skipped, ...]
-    steps: int
-
-
 @dataclass
 class _Meeting:
     """Lanes that wait for each other."""
@@ -119,7 +104,12 @@ class _Meeting:
 
 
 class Machine:
-    """One run of one kernel on a sample."""
+    """One run of one kernel on a sample.
+
+    Attributes:
+        tallies: What was counted of each instruction of the code; see `Tally`.
+        steps: Instructions that were carried out, each for all lanes at once.
+    """
 
     def __init__(
         self,
@@ -191,8 +181,8 @@ class Machine:
         self._look = Activity(self.tallies, self._bound) if look else None
         self.steps = 0
 
-    def run(self) -> Ran:
-        """Run the kernel to its end.
+    def run(self) -> tuple[Skipped, ...]:
+        """Run the kernel to its end; return the loops whose passes were not all run.
 
         Raises:
             InputError: An instruction is not known, an access lies outside all arrays, or lanes wait for
@@ -223,7 +213,7 @@ class Machine:
         # They refer to the machine, which would else stay with its memory until garbage is collected.
         self._known.clear()
         self._steps.clear()
-        return Ran(self.tallies, skipped, self.steps)
+        return skipped
 
     def _stuck(self) -> bool:
         """Return whether nobody is ready while some are alive; then nobody can be waited for."""
@@ -299,7 +289,7 @@ class Machine:
         bound = self._bound[number]
         try:
             step = make(bound)
-        except (IndexError, StopIteration, ValueError, TypeError) as error:
+        except (LookupError, StopIteration, ValueError, TypeError) as error:
             raise unknown(one) from error
         return step if self._loops is None else self._loops.watching(bound, number, step)
 

@@ -24,16 +24,11 @@ BASE = 0x7F00_0000_0000
 _ALIGNED = 512
 _PARTS = re.compile(r"\[([^\]]*)\]$")
 _PART = re.compile(r"(?P<sign>-?)(?:(?P<name>U?R(?:\d+|Z))(?P<how>(?:\.\w+)*)|(?P<number>0x[0-9a-f]+))$")
-_SPACES = {
-    **dict.fromkeys(("LDS", "STS", "ATOMS", "LDSM"), Space.SHARED),
-    **dict.fromkeys(("LDL", "STL"), Space.LOCAL),
-}
 _SCALES = {"X4": 2, "X8": 3, "X16": 4}
 _NARROW: Mapping[str, Any] = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
 # What a load or store says beside its width: where it is cached, and who sees it when.
-_HINTS = frozenset(
-    {"E", "CONSTANT", "STRONG", "WEAK", "GPU", "SM", "SYS", "CTA", "PRIVATE", "32", "64", "128"}
-) | {
+_HINTS = {
+    *("E", "CONSTANT", "STRONG", "WEAK", "GPU", "SM", "SYS", "CTA", "PRIVATE", "32", "64", "128"),
     *("EF", "EL", "LU", "EU", "NA", "LTC128B", "LTC64B", "LTC256B", "SCOPE", "U", "BYPASS", "ZFILL"),
 }
 
@@ -154,19 +149,18 @@ class MemorySteps:
             "LDGSTS": self._copy,
         }
 
-    def _space(self, base: str) -> tuple[npt.NDArray[np.uint8], Array | None, int, str]:
-        """Return the bytes of a space, where each lane's begin, how many it has, and its name."""
+    def _space(self, base: str) -> tuple[Space, npt.NDArray[np.uint8], Array | None, int, str]:
+        """Return a space, its bytes, where each lane's begin, how many it has, and its name."""
         spaces, memory = self._spaces, self._spaces.memory
         if base in ("LDS", "STS", "ATOMS", "LDSM"):
-            return memory.shared, spaces.shared_base, memory.shared_bytes, "shared memory"
+            return Space.SHARED, memory.shared, spaces.shared_base, memory.shared_bytes, "shared memory"
         if base in ("LDL", "STL"):
-            return memory.local, spaces.local_base, memory.local_bytes, "local memory"
-        return memory.arena, None, len(memory.arena), "its arrays"
+            return Space.LOCAL, memory.local, spaces.local_base, memory.local_bytes, "local memory"
+        return Space.GLOBAL, memory.arena, None, len(memory.arena), "its arrays"
 
     def _located(self, i: Bound, base: str, text: str, width: int) -> Callable[[Mask], tuple[Array, Array]]:
         """Return how to find the place of each lane's access in its space, in words of a width."""
-        _, begins, size, name = self._space(base)
-        space = _SPACES.get(base, Space.GLOBAL)
+        space, _, begins, size, name = self._space(base)
         wide = begins is None
         address, instruction = _address(i, text, wide), i.instruction
         touched, origin, warps = self._spaces.touched, np.int64(BASE if wide else 0), i.registers.warps
@@ -196,7 +190,7 @@ class MemorySteps:
         address = next((one for one in operands if one.kind is Kind.ADDRESS), None)
         if address is None or operands[0].kind not in (Kind.REGISTER, Kind.ZERO):
             raise i.unknown()
-        data = self._space(base)[0]
+        data = self._space(base)[1]
         find = self._located(i, base, address.text, width)
         if narrow is not None:
             words, write = data.view(narrow), i.writer(operands[0])
@@ -222,7 +216,7 @@ class MemorySteps:
     def _store(self, i: Bound) -> Step:
         width, narrow = _width(i)
         base = i.instruction.base
-        data = self._space(base)[0]
+        data = self._space(base)[1]
         find = self._located(i, base, i.operands[0].text, width)
         operand, shape = i.operands[1], (i.registers.warps, WARP)
         kind: Any = narrow or _U32
@@ -250,7 +244,7 @@ class MemorySteps:
             raise i.unknown()
         space = "ATOMS" if i.instruction.base == "ATOMS" else "LDG"
         width = np.dtype(kind).itemsize
-        data = self._space(space)[0].view(kind)
+        data = self._space(space)[1].view(kind)
         at = next(n for n, one in enumerate(i.operands) if one.kind is Kind.ADDRESS)
         find = self._located(i, space, i.operands[at].text, width)
         wanted = [one for one in i.operands[:at] if one.kind is Kind.REGISTER]

@@ -10,6 +10,10 @@ from ptxbench.core.threads import WARP
 from ptxbench.emulator.sass.lanes import Array, Bound, Mask, Step
 
 _U32 = np.uint32
+_WAITS = (
+    *("NOP", "YIELD", "NANOSLEEP", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "DEPBAR", "LDGDEPBAR", "FENCE"),
+    *("PREEXIT", "ACQBULK"),
+)
 
 
 def move(i: Bound) -> Step:
@@ -90,16 +94,5 @@ STEPS: Mapping[str, Callable[[Bound], Step]] = {
     "FSEL": choose,
     "P2R": gather_predicates,
     "R2P": scatter_predicates,
-    "NOP": nothing,
-    "YIELD": nothing,
-    "NANOSLEEP": nothing,
-    "MEMBAR": nothing,
-    "ERRBAR": nothing,
-    "CGAERRBAR": nothing,
-    "CCTL": nothing,
-    "DEPBAR": nothing,
-    "LDGDEPBAR": nothing,
-    "FENCE": nothing,
-    "PREEXIT": nothing,
-    "ACQBULK": nothing,
+    **dict.fromkeys(_WAITS, nothing),
 }

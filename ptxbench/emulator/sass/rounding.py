@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ptxbench.emulator.sass.lanes import Array
@@ -19,7 +21,7 @@ def flushed(x: Array) -> Array:
     return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
 
 
-def _sum_error(a: Array, b: Array, total: Array) -> Array:
+def sum_error(a: Array, b: Array, total: Array) -> Array:
     """Return what a rounded sum lacks (Knuth's TwoSum)."""
     part = total - a
     return np.asarray((a - (total - part)) + (b - part))
@@ -38,13 +40,26 @@ def single(value: Array, error: Array | None, rounding: str = "RN") -> Array:
     """Return a f64 and what it lacks, rounded to f32 once."""
     if error is not None:
         value = to_odd(value, error)
-    found = value.astype(np.float32)
+    return rounded(value, np.float32, rounding)
+
+
+def rounded(values: Array, kind: type[np.floating[Any]], rounding: str) -> Array:
+    """Return numbers rounded once to a format that is no wider."""
+    found = values.astype(kind)
     if rounding == "RN":
         return found
-    back = found.astype(np.float64)
-    over = {"RZ": np.abs(back) > np.abs(value), "RM": back > value, "RP": back < value}[rounding]
-    toward = {"RZ": np.float32(0), "RM": np.float32(-np.inf), "RP": np.float32(np.inf)}[rounding]
-    return np.where(over, np.nextafter(found, toward), found)
+    back = found.astype(values.dtype)
+    return _stepped(found, back > values, back < values, rounding)
+
+
+def _stepped(found: Array, above: Array, below: Array, rounding: str) -> Array:
+    """Return rounded numbers in a direction, from whether each is above or below what it stands for."""
+    over, toward = {
+        "RZ": (np.where(found > 0, above, below), 0.0),
+        "RM": (above, -np.inf),
+        "RP": (below, np.inf),
+    }[rounding]
+    return np.where(over, np.nextafter(found, found.dtype.type(toward)), found)
 
 
 def fused_single(a: Array, b: Array, c: Array, rounding: str = "RN") -> Array:
@@ -56,7 +71,7 @@ def fused_single(a: Array, b: Array, c: Array, rounding: str = "RN") -> Array:
         doubtful = ((total.view(np.uint64) & _BELOW) == _TIE) | ((np.abs(total) < _SMALLEST) & (total != 0))
         if not doubtful.any():
             return total.astype(np.float32)
-    return single(total, _sum_error(product, c.astype(np.float64), total), rounding)
+    return single(total, sum_error(product, c.astype(np.float64), total), rounding)
 
 
 def _product_error(a: Array, b: Array, product: Array) -> Array:
@@ -76,37 +91,33 @@ def fused_double(a: Array, b: Array, c: Array, rounding: str = "RN") -> Array:
     safe &= np.abs(b) < _LARGEST
     lost = _product_error(a, b, product)
     low = c + lost
-    low_error = _sum_error(c, lost, low)
+    low_error = sum_error(c, lost, low)
     high = product + low
-    high_error = _sum_error(product, low, high)
+    high_error = sum_error(product, low, high)
     rest = low_error + high_error
-    rest = to_odd(rest, _sum_error(low_error, high_error, rest))
+    rest = to_odd(rest, sum_error(low_error, high_error, rest))
     found = high + rest
     if rounding != "RN":
-        found = directed(found, _sum_error(high, rest, found), rounding)
+        found = _directed(found, sum_error(high, rest, found), rounding)
     return np.where(safe, found, plain)
 
 
-def directed(value: Array, error: Array, rounding: str) -> Array:
+def _directed(value: Array, error: Array, rounding: str) -> Array:
     """Return a rounded f64 and what it lacks, rounded in another direction."""
-    if rounding == "RN":
-        return value
-    over = {
-        "RZ": (error != 0) & ((error > 0) != (value > 0)),
-        "RM": error < 0,
-        "RP": error > 0,
-    }[rounding]
-    toward = {"RZ": 0.0, "RM": -np.inf, "RP": np.inf}[rounding]
-    return np.where(over, np.nextafter(value, toward), value)
+    return _stepped(value, error < 0, error > 0, rounding)
 
 
 def product_double(a: Array, b: Array, rounding: str) -> Array:
     """Return a product of f64 in a direction."""
     product = a * b
-    return directed(product, _product_error(a, b, product), rounding)
+    if rounding == "RN":
+        return product
+    return _directed(product, _product_error(a, b, product), rounding)
 
 
 def sum_double(a: Array, b: Array, rounding: str) -> Array:
     """Return a sum of f64 in a direction."""
     total = a + b
-    return directed(total, _sum_error(a, b, total), rounding)
+    if rounding == "RN":
+        return total
+    return _directed(total, sum_error(a, b, total), rounding)

@@ -172,11 +172,11 @@ def _left_over(
     shares = [share_within(newest_s, *edges, sensor) for edges in edges_s]
     if len(shares) == 1:
         return _left_of_one(shares[0], value_w)
-    model = np.stack([np.ones_like(newest_s), *shares], axis=2)
-    normal = np.swapaxes(model, 1, 2) @ model
+    model = np.stack([np.ones_like(newest_s), *shares], axis=1)
+    normal = model @ np.swapaxes(model, 1, 2)
     # A window that no value covers at a shift has no power there.
-    power_w = np.linalg.pinv(normal, hermitian=True) @ (np.swapaxes(model, 1, 2) @ value_w)[..., None]
-    squares = ((value_w - (model @ power_w)[..., 0]) ** 2).sum(axis=1)
+    power_w = np.linalg.pinv(normal, hermitian=True) @ (model @ value_w)[..., None]
+    squares = ((value_w - (np.swapaxes(power_w, 1, 2) @ model)[:, 0]) ** 2).sum(axis=1)
     return np.asarray(squares), np.asarray(power_w[:, 1:, 0].max(axis=1))
 
 

@@ -8,7 +8,7 @@ do not tell what the board holds: in their pauses it gathers what it lets pass a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -187,9 +187,9 @@ class RoundMeasurement:
         begun_ns = self._gpu.clock.now_ns()
         run = self._gpu.run_calls(call, times)
         self._times_s[number] = run.window.elapsed_s / times
-        limits = SETTLE
+        long_s = SETTLE.long_s
         if window_s >= self._least_at_limit_s:
-            limits = replace(SETTLE, long_s=min(SETTLE.long_s, SETTLE.filled * window_s))
+            long_s = min(long_s, SETTLE.filled * window_s)
         found = kernel_power(
             run.trace,
             run.window,
@@ -197,7 +197,7 @@ class RoundMeasurement:
             self._check,
             run.throttle_reasons,
             self._board,
-            limits,
+            long_s,
             has_phases=True,
         )
         if (others := run.other_processes) > 0:

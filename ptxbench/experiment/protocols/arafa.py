@@ -9,6 +9,7 @@ result is the board's power times the instruction's latency, for the most part.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,12 +20,9 @@ from ptxbench.analysis.source_check import judge_run, objected_trials
 from ptxbench.analysis.statistics import Estimate, estimate
 from ptxbench.analysis.subject import (
     Subject,
-    by_round,
-    cycles_per_instruction,
     most_common_fault,
     nan_mean,
     trial_faults,
-    valid_pair,
 )
 from ptxbench.catalogue.model import Instruction
 from ptxbench.core.condition import LANE_PATTERNS, Condition, Form, OptLevel
@@ -128,11 +126,15 @@ def solve_arafa(records: Sequence[TrialRecord], method: str, source: SourceVerdi
         source: What the energy counter says of the run's power source.
     """
     faults = _faults(records, source)
-    energies_j = []
-    for trials in by_round(records).values():
-        pair = valid_pair(trials, Role.TARGET, (Role.OVERHEAD,), faults)
-        if pair:
-            energies_j.append(_equation_1_j(*pair, method))
+    rounds: dict[int, dict[Role, TrialRecord]] = defaultdict(dict)
+    for record in records:
+        if record.repeat >= 0 and record.trial_id not in faults:
+            rounds[record.repeat][record.role] = record
+    energies_j = [
+        _equation_1_j(trials[Role.TARGET], trials[Role.OVERHEAD], method)
+        for trials in rounds.values()
+        if trials.keys() >= set(_ROLES)
+    ]
     return estimate([e for e in energies_j if math.isfinite(e)])
 
 
@@ -165,7 +167,7 @@ def arafa_row(subject: Subject, records: Sequence[TrialRecord], source: SourceVe
         mtsm_pj=mtsm.mean * PJ_PER_J,
         mtsm_ci95_pj=mtsm.ci95 * PJ_PER_J,
         counter_pj=estimates["counter_j"].mean * PJ_PER_J,
-        latency_cycles=cycles_per_instruction(targets[0], overheads[0]),
+        latency_cycles=_cycles_per_instruction(targets[0], overheads[0]),
         power_w=nan_mean([r.steady_power_w for r in targets]),
         clock_mhz=nan_mean([r.sm_clock_mhz for r in targets]),
         temperature_c=nan_mean([r.temperature_c for r in targets]),
@@ -187,6 +189,14 @@ def _equation_1_j(target: TrialRecord, overhead: TrialRecord, method: str) -> fl
     total_j: float = getattr(target, method)
     overhead_j: float = getattr(overhead, method) * target.iterations / overhead.iterations
     return (total_j - overhead_j) / (target.iterations * target.copies)
+
+
+def _cycles_per_instruction(target: TrialRecord, overhead: TrialRecord) -> float:
+    """Return SM cycles that one copy adds to a pass of the loop, NaN where the kernels gave none."""
+    if target.cycles < 0 or overhead.cycles < 0:
+        return math.nan
+    pass_cycles = target.cycles / target.iterations - overhead.cycles / overhead.iterations
+    return pass_cycles / target.copies
 
 
 PROTOCOL = Arafa()

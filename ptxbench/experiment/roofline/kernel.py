@@ -18,6 +18,7 @@ from ptxbench.core.target import find_target
 from ptxbench.core.threads import WARP
 from ptxbench.devices.base import Gpu
 from ptxbench.experiment.roofline.kinds import CHASE, LEVELS, FlopKind, MemoryLevel
+from ptxbench.model.opcodes import width_bytes
 from ptxbench.sass.executed import looped_kernel
 from ptxbench.sass.listing import disassemble, parse_listing
 from ptxbench.sass.loop import LoopError
@@ -388,20 +389,14 @@ def loop_of(listing: str, kind: FlopKind, bytes_moved: float) -> tuple[float, Be
         counts = loop_counts(listing)
     except LoopError as error:
         raise InputError(f"a kernel of {kind.name} has no loop: {error}") from error
-    loaded = sum(n * _width(opcode) for opcode, n in counts.items() if opcode.startswith("LDG"))
+    loaded = sum(n * width_bytes(opcode) for opcode, n in counts.items() if opcode.startswith("LDG"))
     if not loaded:
         raise InputError(f"a kernel of {kind.name} loads nothing in its loop")
     return bytes_moved / loaded, instructions_beside(kind, counts)
 
 
-def _width(opcode: str) -> int:
-    """Return the bytes that a load brings one thread."""
-    words = opcode.split(".")
-    return next((bits // 8 for bits in (128, 64) if str(bits) in words), 4)
-
-
 def _is_load(opcode: str, kernel: IntensityKernel) -> bool:
     """Return whether an opcode is a load of the kernel's level and width."""
     base, *words = opcode.split(".")
-    level = kernel.level
-    return base == level.sass and _width(opcode) == kernel.width and ("GPU" in words) == level.passes_by_l1
+    level, fits = kernel.level, width_bytes(opcode) == kernel.width
+    return base == level.sass and fits and ("GPU" in words) == level.passes_by_l1

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ptxbench.catalogue.product import clock_exponent
+from ptxbench.core.arrays import Floats
 from ptxbench.core.errors import InputError
 from ptxbench.core.estimate import COVERAGE_FACTOR, Estimate
-from ptxbench.model.clocks.ridge import PowerCurve, Ridge, fit_ridge, read_power_samples
+from ptxbench.model.clocks.ridge import Ridge, fit_ridge, read_power_samples
 
 # No board has been seen to hold its limit below this share of its clock.
 _LOWEST = 0.1
@@ -86,7 +86,8 @@ class PowerLaw:
     @property
     def origin(self) -> str:
         """Where it is from, in words."""
-        return f"a power law of the clock, gamma {self.gamma:.2g} ± {self.gamma_error:.2g}"
+        ci95 = COVERAGE_FACTOR * self.gamma_error
+        return f"a power law of the clock, gamma {self.gamma:.2g} ± {ci95:.2g}"
 
     def scale(self, ratio: float) -> float:
         """Return the energy over that at the full clock."""
@@ -160,7 +161,8 @@ class VoltageLaw:
 
     def scale(self, ratio: float) -> float:
         """Return the energy over that at the full clock."""
-        return self._scale(self.ridge.curve, ratio)
+        curve = self.ridge.curve
+        return (curve.voltage(ratio * self.full_mhz) / curve.voltage(self.full_mhz)) ** 2
 
     def error(self, ratio: float) -> float:
         """Return the standard error of the scale, from the curves at the edge of the 95% region."""
@@ -170,16 +172,13 @@ class VoltageLaw:
         return float(np.ptp(ends)) / 2 / COVERAGE_FACTOR
 
     @cached_property
-    def _likely(self) -> tuple[NDArray[np.float64], ...]:
+    def _likely(self) -> tuple[Floats, ...]:
         """Parameters of the curves at the edge, and their voltage at the full clock: a search asks often."""
         rows = [
             (curve.ridge_mhz, curve.beta_per_mhz, curve.kappa_per_mhz2, curve.voltage(self.full_mhz))
             for curve in self.ridge.likely
         ]
         return tuple(np.array(rows).T)
-
-    def _scale(self, curve: PowerCurve, ratio: float) -> float:
-        return (curve.voltage(ratio * self.full_mhz) / curve.voltage(self.full_mhz)) ** 2
 
 
 def unseen(law: ClockLaw, ratio: float) -> float:

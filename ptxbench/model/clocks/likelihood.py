@@ -60,7 +60,7 @@ class Samples:
 
     def model_w(self, ridges: Floats, coefficients: Floats) -> Floats:
         """Return the power of curves at the clocks, W, shape (..., n)."""
-        return coefficients[..., :1] + self.clocks * self._root(ridges, coefficients) ** 2
+        return coefficients[..., :1] + self.clocks * _root(_above(self.clocks, ridges), coefficients) ** 2
 
     def residuals(self, ridges: Floats, coefficients: Floats) -> Floats:
         """Return by what share of it each power lies above curves, shape (..., n)."""
@@ -78,17 +78,21 @@ class Samples:
 
     def jacobian(self, ridges: Floats, coefficients: Floats) -> Floats:
         """Return the derivatives of relative power by the coefficients, shape (..., n, 4)."""
-        above = np.maximum(0.0, self.clocks - ridges[..., None])
-        slope = 2 * self.clocks * self._root(ridges, coefficients)
+        above = _above(self.clocks, ridges)
+        slope = 2 * self.clocks * _root(above, coefficients)
         columns = [np.ones_like(above), slope, slope * above, slope * above**2]
         return np.stack(columns, axis=-1) / self.powers[:, None]
 
-    def _root(self, ridges: Floats, coefficients: Floats) -> Floats:
-        """Return the square root of alpha times the voltage, shape (..., n)."""
-        above = np.maximum(0.0, self.clocks - ridges[..., None])
-        return coefficients[..., _P, None] + above * (
-            coefficients[..., _Q, None] + above * coefficients[..., _R, None]
-        )
+
+def _above(clocks: Floats, ridges: Floats) -> Floats:
+    """Return how far clocks are above ridge points, 0 below them, shape (..., n)."""
+    return np.asarray(np.maximum(0.0, clocks - ridges[..., None]))
+
+
+def _root(above: Floats, coefficients: Floats) -> Floats:
+    """Return the square root of alpha times the voltage, shape (..., n)."""
+    p, q, r = (coefficients[..., at, None] for at in (_P, _Q, _R))
+    return np.asarray(p + above * (q + above * r))
 
 
 @dataclass(frozen=True)
@@ -224,7 +228,7 @@ class Profile:
         ridge, best = self.ridges[self.best], self.coefficients[self.best]
         residuals = self.samples.residuals(ridge, best)
         rng = np.random.default_rng(0)
-        by_ridge = _by_ridge(self.samples, float(ridge), best)
+        by_ridge = _by_ridge(self.samples, ridge, best)
         # A coefficient that is held at 0, and a ridge of no effect, take nothing of the scatter.
         fitted = np.column_stack([self.samples.jacobian(ridge, best)[:, best != 0], by_ridge])
         base, sizes, _ = np.linalg.svd(fitted / np.maximum(np.linalg.norm(fitted, axis=0), 1e-300))
@@ -247,12 +251,11 @@ def _cumulative(residuals: Floats) -> Floats:
     return np.asarray(sums / np.sum(residuals**2, axis=-1))
 
 
-def _by_ridge(samples: Samples, ridge: float, best: Floats) -> Floats:
+def _by_ridge(samples: Samples, ridge: Floats, best: Floats) -> Floats:
     """Return the derivative of relative power by the ridge point, shape (n,)."""
-    above = np.maximum(0.0, samples.clocks - ridge)
-    root = best[_P] + above * (best[_Q] + above * best[_R])
+    above = _above(samples.clocks, ridge)
     slope = -(best[_Q] + 2 * best[_R] * above) * (above > 0)
-    return np.asarray(2 * samples.clocks * root * slope / samples.powers)
+    return np.asarray(2 * samples.clocks * _root(above, best) * slope / samples.powers)
 
 
 def _gradients(ridges: Floats, coefficients: Floats, low: float) -> list[Floats]:
@@ -282,9 +285,7 @@ def least_energy(ridges: Floats, coefficients: Floats, low: float) -> Floats:
     """
     begin = np.where(coefficients[:, _IDLE] < 0, low, np.clip(ridges, low, 1.0))
     clocks = np.linspace(begin, 1.0, _CLOCKS, axis=1)
-    above = np.maximum(0.0, clocks - ridges[:, None])
-    root = coefficients[:, _P, None] + above * (coefficients[:, _Q, None] + above * coefficients[:, _R, None])
-    energies = coefficients[:, :1] / clocks + root**2
+    energies = coefficients[:, :1] / clocks + _root(_above(clocks, ridges), coefficients) ** 2
     return np.take_along_axis(clocks, np.argmin(energies, axis=1)[:, None], axis=1)[:, 0]
 
 
@@ -309,7 +310,7 @@ def _fitted(samples: Samples, ridges: Floats, law: tuple[tuple[int, ...], ...]) 
 def _start(samples: Samples, ridges: Floats, base: Floats, free: tuple[int, ...]) -> Floats:
     """Return where a fit begins: by linear least squares with v^2 = 1 + c x or 1 + c x^2."""
     power = 1 if _Q in free else 2
-    above = np.maximum(0.0, samples.clocks - ridges[:, None])
+    above = _above(samples.clocks, ridges)
     columns = [
         np.ones_like(above),
         np.broadcast_to(samples.clocks, above.shape),

@@ -56,6 +56,8 @@ _VOLTAGE = "voltage_mv"
 _VOLTAGE_STEP_MV = 6.5
 # No clock and no power of a GPU is larger.
 _HIGHEST = 1e5
+# Every GPU has a higher clock than this; clocks in GHz are all below it.
+_LEAST_MHZ = 10.0
 _LONGEST = 40
 
 
@@ -460,11 +462,15 @@ def read_power_samples(path: Path) -> tuple[PowerSample, ...]:
         names = [name.strip() for name in rows.fieldnames or ()]
         for column in _COLUMNS:
             if names.count(column) != 1:
-                raise InputError(f"{path} has {names.count(column)} columns {column}; {cure}")
+                found = f"{names.count(column)} columns" if column in names else "no column"
+                raise InputError(f"{path} has {found} {column}; {cure}")
         rows.fieldnames = names
-        return tuple(_sample(path, rows.line_num, row) for row in rows)
+        samples = tuple(_sample(path, rows.line_num, row) for row in rows)
     except csv.Error as error:
         raise InputError(f"{path}, line {rows.line_num}: {error}; {cure}") from error
+    if samples and (highest := max(one.clock_mhz for one in samples)) < _LEAST_MHZ:
+        raise InputError(f"{path} has no clock_mhz above {highest:g}; give clocks in MHz")
+    return samples
 
 
 def power_samples_csv(samples: Sequence[PowerSample]) -> str:

@@ -15,6 +15,9 @@ from enum import StrEnum
 from ptxbench.core.errors import InputError
 from ptxbench.model.roofline.equations import Algorithm, RooflineMachine
 
+# More than the bits of a float, for a limit that is many times the one to begin with.
+_HALVINGS = 100
+
 
 def in_words(speedup: float, greenup: float) -> str:
     """Return what a new algorithm is, in a few words."""
@@ -85,13 +88,16 @@ class TradeOff:
 
     @property
     def most_flops(self) -> float:
-        """The factor f under which the new algorithm takes less energy: the first bound of Eq. 27.
+        """The factor f at which an algorithm of this m takes as much energy as the baseline: Eqs. 17 and 27.
 
-        Without constant power that is Eq. 17. The bound follows the m of this trade-off, and f where the
-        new algorithm stays bound by memory.
+        A smaller one takes less. Eq. 27 has f on both sides, as B-hat_eps(f m I) falls with f where bytes
+        bound the time; here it is solved for f.
         """
-        old = self.machine.effective_energy_balance(self.intensity) / self.intensity
-        return 1 + old - self._penalty(self.f, self.m)
+        low, high = 1.0, self.most_flops_without_bytes
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._greenup_of(middle, self.m) > 1 else (low, middle)
+        return high
 
     @property
     def most_flops_without_bytes(self) -> float:

@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from fakes.beside import SAMPLES, recorded, square
-from fakes.power import sensor, series
+from fakes.power import sensor, series, window
 
+from ptxbench.energy.gate.kernel import judge_kernel
 from ptxbench.energy.gate.readings import Mark, judge
 from ptxbench.energy.gate.stuck import STUCK, mark_stuck
 from ptxbench.sensors.base import SourceName
+from ptxbench.sensors.trace import Trace
 
 MAX_W = 700.0
 
@@ -111,3 +114,13 @@ def test_a_change_of_the_load_must_show_only_once_the_source_has_settled():
     stood = held(moving, 20, 21)  # from 2 to 4 s
     assert not len(marked(stood, None, [3_200_000_000], sensor=slow))
     assert marked(stood, None, [2_200_000_000], sensor=slow).tolist() == list(range(21, 41))
+
+
+@pytest.mark.parametrize(("end_s", "other", "stands"), [(1.35, 0, True), (1.2, 0, False), (1.35, 1, False)])
+def test_a_kernel_whose_readings_are_all_one_value_shows_it_after_twelve_refreshes(end_s, other, stands):
+    source, _ = recorded(lambda t: np.where((t >= 1.0) & (t < end_s), 310.0, 120.0), end_s=3.0)
+    value_w = np.where(source.value > 300, 310.0, source.value)
+    value_w[np.flatnonzero(value_w == 310.0)[-2:][:other]] += 1.0
+    trace = Trace(0, 3 * 10**9, (replace(source, value=value_w),))
+    found = judge_kernel(trace, window(1.0, end_s), SAMPLES, MAX_W)
+    assert ("of a value that stands still" in found.readings.objection) == stands

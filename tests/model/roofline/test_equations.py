@@ -138,6 +138,14 @@ def test_energy_is_saved_exactly_where_f_is_under_its_limit(machine, intensity, 
     assume(abs(trade.greenup - 1) > 1e-6)
     assert (trade.greenup > 1) == (trade.f < trade.most_flops)
     assert trade.most_flops <= trade.most_flops_without_bytes
+    assert TradeOff(machine, intensity, trade.most_flops, m).greenup == pytest.approx(1)
+
+
+def test_the_limit_of_f_does_not_depend_on_the_f_that_was_asked_about():
+    machine = RooflineMachine(1 / 6e13, 1 / 4e12, 7e-12, 130e-12, constant_w=130)
+    (limit,) = {TradeOff(machine, 0.5, f, 4).most_flops for f in (1, 2, 29, 40)}
+    # By hand: at 58 flop/byte time is bound by compute, and 4 x 0.5 x 9.17 pJ divide the 130 pJ of a byte.
+    assert limit == pytest.approx(36.22 - 130 / (4 * 0.5 * 9.1667), abs=0.01)
 
 
 def test_the_printed_upper_bound_of_appendix_a_5_is_exceeded():
