@@ -179,7 +179,9 @@ def read_manifest(path: Path, as_kind: type[Manifest[P]], *kinds: Kind) -> Manif
     manifest = codec.decode(as_kind, migrated(read_plain(path), place), place)
     if manifest.kind in (Kind.PROGRAM, Kind.KERNELS):
         return manifest
-    needed = ("gpus",) if manifest.kind in (Kind.TUNING, Kind.STUDY) else ("gpus", "sensors")
+    # Older runs of other kinds do not always say by which sensors.
+    has_readings = manifest.kind in (Kind.TABLE, Kind.RECORDING, Kind.PROFILE, Kind.CALIBRATION)
+    needed = ("gpus", "sensors") if has_readings else ("gpus",)
     for key in needed:
         if not getattr(manifest, key):
             raise place.at(key).error("must not be empty")
