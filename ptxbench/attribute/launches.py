@@ -251,6 +251,9 @@ def _gather(
         sides_ns = (here["start_ns"], np.minimum(here["end_ns"], last_ns))
         start_ns, end_ns_ = (side_ns.astype(np.int64) for side_ns in sides_ns)
         weight = None if unseen is None else weights_of(start_ns, unseen, here["graph"] != 0)
+        if weight is not None:
+            # CUPTI loses what it was to look at but ran when nothing was looked at any more.
+            weight *= 1 + process.dropped / process.launch_count
         uuid = process.devices.get(device, "")
         gathered.add(uuid, Launches(tuple(texts), name, start_ns, end_ns_, tuple(lanes), lane, weight))
 

@@ -432,7 +432,10 @@ def remarks_on(facts: ProgramPart, log: LaunchLog) -> tuple[str, ...]:
     if not log.processes:
         said.append("no process of the command started CUDA: what the GPUs drew is not the command's")
     if log.dropped:
-        said.append(f"{log.dropped} kernels were lost: their energy is in {NO_KERNEL!r}")
+        where = (
+            "those that were seen stand for them" if log.unseen_ns else f"their energy is in {NO_KERNEL!r}"
+        )
+        said.append(f"{log.dropped} kernels were lost: {where}")
     if log.unseen_ns:
         share = sum(on - off for off, on in log.unseen_ns) / 1e9 / facts.window.elapsed_s
         how = (

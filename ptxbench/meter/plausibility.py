@@ -19,7 +19,7 @@ from ptxbench.meter.coarse import Placement, locate, place_signal
 from ptxbench.meter.cross import CrossCheck
 from ptxbench.sensors.characterize.sensor_fit import SensorFit
 from ptxbench.sensors.signal import PowerSignal
-from ptxbench.sensors.trace import Float64s, KernelWindow, Series
+from ptxbench.sensors.trace import NS_PER_S, Float64s, KernelWindow, Series
 
 
 @dataclass(frozen=True)
@@ -212,6 +212,20 @@ def gain_notes(fit: SensorFit, checks: Sequence[CrossCheck]) -> tuple[str, ...]:
     return (
         f"the halves of the capture give {fit.source} gains of {first.text()} and {second.text()}, which "
         "their errors do not allow: the sensor, the meter or its wiring changed in between",
+    )
+
+
+def stamp_notes(series: Sequence[Series]) -> tuple[str, ...]:
+    """Return a sentence for the sources that a log stamps with whole seconds, as `nvidia-smi dmon` does.
+
+    A fit takes such times at their word: its errors of lag and averaging know nothing of what was cut off.
+    """
+    stamped = [one for one in series if len(one) and not np.any(one.time_ns % round(NS_PER_S))]
+    names = ", ".join(str(one.source) for one in stamped)
+    return (
+        (f"the times of {names} are whole seconds: lag and averaging are not told better than that",)
+        if stamped
+        else ()
     )
 
 

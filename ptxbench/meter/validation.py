@@ -23,6 +23,7 @@ from ptxbench.meter.plausibility import (
     require_one_clock,
     require_one_time,
     spike_notes,
+    stamp_notes,
 )
 from ptxbench.meter.sync_pulse import align_by_bursts
 from ptxbench.sensors.base import SourceName
@@ -148,6 +149,7 @@ def validate(capture: MeterCapture, log: HostLog) -> Validation:
         *spike_notes(capture),
         *frozen_notes,
         *lag_notes,
+        *stamp_notes([one for one in log.series if one.source in sources]),
         *alignment_notes(capture, alignment, parts),
         *(note for source in figured for note in gain_notes(source.fit, source.cross)),
     )

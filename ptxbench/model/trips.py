@@ -58,18 +58,22 @@ def counted_trips(
 def _trips(
     start: int, bound: int, step: int, compare: SassInstruction, branch: SassInstruction, stepped_first: bool
 ) -> int | None:
-    goes_on = COMPARES.get(compare.opcode.split(".")[1])
+    how, *kind = compare.opcode.split(".")[1:]
+    goes_on = COMPARES.get(how)
     if goes_on is None:
         return None
+    if "U32" in kind and how not in ("EQ", "NE"):
+        start, bound = start % (1 << 32), bound % (1 << 32)
     wanted = not branch.predicate.startswith("@!")
-    # Bounded, so that a compare which never fails ends the search.
-    reach = abs(bound - start) // abs(step) + 2
-    value = start + step if stepped_first else start
-    for passes in range(1, reach + 1):
-        if goes_on(value, bound) is not wanted:
-            return passes
-        value += step
-    return None
+    first = start + step if stepped_first else start
+    # Until the counter is at the bound or passes it no compare changes.
+    near = (bound - first) // step
+    ends = (
+        passes
+        for passes in (1, near + 1, near + 2)
+        if passes > 0 and goes_on(first + (passes - 1) * step, bound) is not wanted
+    )
+    return next(ends, None)
 
 
 def _compared(compare: SassInstruction) -> tuple[str | None, int | None]:

@@ -91,10 +91,17 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def picture_bytes(figure: Figure, form: str, dots_per_inch: int = _DOTS_PER_INCH) -> bytes:
-    """Return a figure as a file of a format, such as "png"."""
+    """Return a figure as a file of a format: png, svg or pdf."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     show_as_text(figure)
     picture = io.BytesIO()
-    figure.savefig(picture, format=form, dpi=dots_per_inch)
+    if form == "png":
+        # A figure is laid out as it is drawn; `savefig` would draw it once more for that.
+        figure.set_dpi(dots_per_inch)
+        FigureCanvasAgg(figure).print_png(picture)  # type: ignore[no-untyped-call]
+    else:
+        figure.savefig(picture, format=form, dpi=dots_per_inch)
     return picture.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -205,10 +206,10 @@ def _draw_greenup(axes: Axes, machine: RooflineMachine) -> None:
     intensity = machine.time_balance / 2
     factors = np.geomspace(1, 16, 161)
     regions = np.zeros((len(factors), len(factors)))
-    for row, f in enumerate(factors):
-        for column, m in enumerate(factors):
-            trade = TradeOff(machine, intensity, float(f), float(m))
-            regions[row, column] = 2 * (trade.greenup > 1) + (trade.speedup > 1)
+    for column, m in enumerate(map(float, factors)):
+        faster, greener = gaining_factors(machine, intensity, m, list(map(float, factors)))
+        regions[:faster, column] += 1
+        regions[:greener, column] += 2
     colors = ["#eeeeee", "#e8c39a", "#a9c7e8", "#9ccf9c"]
     axes.pcolormesh(
         factors, factors, regions, cmap=ListedColormap(colors), vmin=-0.5, vmax=3.5, rasterized=True
@@ -222,6 +223,28 @@ def _draw_greenup(axes: Axes, machine: RooflineMachine) -> None:
     axes.set_ylabel("f: flops are multiplied by")
     axes.set_title(f"baseline of {intensity:.3g} flop/byte (half of B_tau)", fontsize=9)
     axes.legend(fontsize=8, loc="upper left")
+
+
+def gaining_factors(
+    machine: RooflineMachine, intensity: float, m: float, factors: Sequence[float]
+) -> tuple[int, int]:
+    """Return with how many factors on the flops a trade saves time, and with how many energy.
+
+    Args:
+        machine: The machine.
+        intensity: Of the baseline, flop per byte.
+        m: What the bytes are divided by.
+        factors: The factors, ascending.
+    """
+
+    def is_no_faster(f: float) -> bool:
+        return TradeOff(machine, intensity, f, m).speedup <= 1
+
+    def is_no_greener(f: float) -> bool:
+        return TradeOff(machine, intensity, f, m).greenup <= 1
+
+    # Speed-up and green-up fall as f grows.
+    return bisect_left(factors, True, key=is_no_faster), bisect_left(factors, True, key=is_no_greener)
 
 
 def _draw_cloud(axes: Axes, machine: RooflineMachine, *, on_chip: bool) -> None:

@@ -11,6 +11,7 @@ from fakes.called import drawing
 from fakes.simulated_step import ReplayingGpu
 
 import ptxbench
+from ptxbench.api.benching import BenchOptions, _settings
 from ptxbench.api.comparing_commands import compare_commands
 from ptxbench.core.errors import ArgumentError, InputError
 from ptxbench.core.status import Status
@@ -94,6 +95,11 @@ def test_gradients_are_set_to_none_before_each_call():
     assert seen == {None}
 
 
+@pytest.mark.parametrize(("rep", "budget_s"), [(3000, 3.0), (20, 0.5)])
+def test_the_milliseconds_of_do_bench_are_the_budget_and_half_a_second_at_least(rep, budget_s):
+    assert _settings(BenchOptions(print, rep=rep)).budget_s == budget_s
+
+
 def test_the_first_is_what_others_are_compared_with():
     gpu = ReplayingGpu(4)
     less, more = drawing(gpu, 200.0), drawing(gpu, 400.0)
@@ -151,6 +157,8 @@ def test_what_cannot_be_called_or_compared_is_said():
         ptxbench.bench(lambda: None, quantiles=0.5, gpu=ReplayingGpu())
     with pytest.raises(InputError, match="must be callable"):
         ptxbench.bench(3, gpu=ReplayingGpu())
+    with pytest.raises(InputError, match=r"a function must be callable, not 'torch\.sum'"):
+        ptxbench.compare(lambda: None, "torch.sum", gpu=ReplayingGpu())
     with pytest.raises(InputError, match="at least two"):
         ptxbench.compare(lambda: None)
     with (

@@ -85,6 +85,15 @@ def test_idle_needs_time(monitored, seconds):
         monitored[1].measure_idle(seconds)
 
 
+@pytest.mark.parametrize("n", [0, 0.5])
+def test_none_and_a_part_are_counts(monitored, n):
+    made, monitor = monitored
+    with monitor.window("step") as step:
+        count("token", n)
+        made.load(0.5, 300.0)
+    assert step.result().counts.get("token", 0) == n
+
+
 @pytest.mark.parametrize(("unit", "n"), [("", 1), ("token", -1), ("token", math.inf), ("token", math.nan)])
 def test_what_is_no_count_is_refused(unit, n):
     with pytest.raises(InputError):

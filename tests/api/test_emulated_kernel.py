@@ -85,6 +85,14 @@ def test_an_explanation_says_what_the_data_cost(found):
         for name, text in notes.items()
     }
     assert more["zeros"] > more["random"] > 0
+    costs = {
+        name: float(text.partition("what its data cost: ")[2].partition("%")[0])
+        for name, text in notes.items()
+    }
+    assert costs["zeros"] < costs["small"] < costs["random"] < 100
+    # Without what the data cost all three take the same.
+    still_j = [one.energy_j * (1 - costs[name] / 100) for name, one in found.items()]
+    assert max(still_j) == pytest.approx(min(still_j), rel=0.015)
 
 
 def test_its_bytes_are_those_of_its_arrays(found):

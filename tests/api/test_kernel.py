@@ -87,6 +87,42 @@ def test_kernels_of_libraries_are_estimated_from_their_code(entry, trips):
     assert sure.high_j <= found.high_j
 
 
+# What it reads at an address that it has read is not told by its code.
+GATHER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry gather(.param .u64 p, .param .u64 q) {
+    .reg .u64 %rd<9>;
+    .reg .u32 %r<9>;
+    .reg .f32 %f<4>;
+    ld.param.u64 %rd1, [p];
+    ld.param.u64 %rd2, [q];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd4, %rd1, %rd3;
+    ld.global.u32 %r2, [%rd4];
+    mul.wide.u32 %rd5, %r2, 4;
+    add.u64 %rd6, %rd2, %rd5;
+    ld.global.f32 %f1, [%rd6];
+    fma.rn.f32 %f2, %f1, %f1, %f1;
+    st.global.f32 [%rd4], %f2;
+    ret;
+}
+"""
+
+
+def test_only_without_bytes_the_interval_is_that_of_measured_kernels_without_bytes():
+    words = {"table": "h200", "grid": 1056, "block": 256, "time_s": 1e-4}
+    unknown = ptxbench.estimate_kernel(GATHER, **words)
+    known = ptxbench.estimate_kernel(GATHER, dram_bytes=1e6, l2_bytes=1e6, **words)
+    said = [[note for note in one.notes if "measured kernels" in note] for one in (unknown, known)]
+    assert [len(notes) for notes in said] == [1, 0]
+    assert said[0][0].endswith("times their estimate without bytes")
+    assert math.isnan(unknown.energy_j)
+    assert unknown.low_j < known.low_j < known.high_j < unknown.high_j / 2
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

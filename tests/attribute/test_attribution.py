@@ -365,6 +365,15 @@ def test_kernels_of_graphs_stand_for_graphs_and_others_for_launches_one_by_one(t
     assert calls == {"a": pytest.approx(10 * 4), "b": 1}
 
 
+def test_seen_kernels_stand_for_those_that_were_lost(tmp_path):
+    # As where two threads ran ahead on an H100: what was launched to be seen ran when nothing was looked at.
+    rows = [(10 * i, 10 * i + 5, 0, 0, 0, 1) for i in range(6)]
+    rows += [(200 + 10 * i, 205 + 10 * i, 0, 0, 0, 1) for i in range(9)]
+    log = write_log(tmp_path, ["off 100 0 10", "dropped 5", "on 200 0 100", "end 300 0 110"], rows)
+    assert log.dropped == 5
+    assert log.by_gpu[""].weight.sum() == pytest.approx(110)
+
+
 def test_what_another_thread_launched_while_two_graphs_were_made_is_counted(tmp_path):
     # Nothing is launched between the two.
     rows = [(10 * i, 10 * i + 5, 0, 0, 0, 0) for i in range(10)]

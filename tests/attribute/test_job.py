@@ -134,6 +134,13 @@ def test_the_report_sums_and_compares_the_ranks(job, capfd):
     assert "is a job of several ranks" in capfd.readouterr().err
 
 
+def test_of_two_ranks_none_is_unlike_the_middle(job):
+    found = load_job(job[0])
+    two = replace(found, ranks=(found.ranks[0], found.ranks[2]))
+    assert abs(two.beside_middle(two.ranks[1])) > 0.05
+    assert not any("beside the middle" in one for one in two.remarks)
+
+
 def test_a_gpu_that_two_ranks_read_counts_once(job, tmp_path):
     folder, _ = job
     for number in range(2):

@@ -304,6 +304,11 @@ def test_launches_keep_their_lanes(folder, recorded):
     ("part", "log", "said"),
     [
         ({}, {"dropped": 3}, "3 kernels were lost: their energy is in '(no kernel)'"),
+        (
+            {},
+            {"dropped": 3, "unseen_ns": ((0, 9),)},
+            "3 kernels were lost: those that were seen stand for them",
+        ),
         ({}, {"dropped": 0}, "kernels were lost"),
         ({}, {"processes": 0}, "no process of the command started CUDA"),
         ({"not_followed": "CUPTI is not there"}, {"processes": 0}, "CUPTI is not there"),

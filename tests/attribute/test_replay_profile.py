@@ -138,6 +138,7 @@ def test_the_text_names_what_people_look_for(measured):
     _, profile, _ = measured
     lines = text(profile, 120).splitlines()
     assert "SIMULATED" in lines[0]
+    assert ": one step takes " in lines[0]
     assert "ms" in lines[0]
     unread = replace(profile, step=replace(profile.step, temperature_c=math.nan))
     assert (" 42 C" in text(profile, None), "nan" in text(unread, None)) == (True, False)
@@ -146,6 +147,11 @@ def test_the_text_names_what_people_look_for(measured):
     assert "8 bytes" in text(profile, None) or "as they were before, byte by byte" in text(profile, None)
     first = next(line for line in lines if line.startswith("gemm"))
     assert "ok" in first
+    row = profile.rows[0]
+    in_mj, half_mj = f"{1e3 * row.energy_j:,.4g}", f"{1e3 * row.half_j:,.2g}"
+    assert f" {in_mj} " in first
+    assert f"{half_mj} " in first
+    assert f" {row.power_w:.4g} " in first
     assert all(len(line) <= 120 for line in lines)
     assert str(profile) == text(profile, None)
 

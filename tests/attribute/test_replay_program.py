@@ -26,11 +26,13 @@ from ptxbench.attribute.recorded import (
 )
 from ptxbench.attribute.replay.of_program import _stretches, program_profiles
 from ptxbench.attribute.replay.program_log import (
+    ENDING,
     NOTHING_TO_DO,
     SLEEPING,
     ProcessReplay,
     ProgramKind,
     ReplayWindow,
+    read_replay,
 )
 from ptxbench.attribute.report import document, lines
 from ptxbench.attribute.stacks import program_stacks
@@ -139,6 +141,17 @@ def _launches(origin_ns):
     return join_launches(parts)
 
 
+def test_a_kind_is_read_with_all_that_its_launch_was_given(tmp_path):
+    file = tmp_path / "7-0.txt"
+    file.with_suffix(ENDING).write_text("begin 5\nkind 3 1 2 700 4 5 6 32 2 1 48 8 9 10 1 0 -2\n")
+    (kind,) = read_replay(file, {1: "gemm"}, {2: "GPU-a"}).kinds
+    node = StepNode(
+        *(NodeType.KERNEL, "gemm", 3, (4, 5, 6), (32, 2, 1), 48, (8, 9, 10)),
+        **{"is_cooperative": True, "is_programmatic": False, "priority": -2},
+    )
+    assert (kind.node, kind.gpu, kind.calls) == (node, "GPU-a", 700)
+
+
 def profile(recorded):
     (found,) = program_profiles(recorded, energy_of(recorded))
     return found
@@ -168,9 +181,12 @@ def test_every_kind_has_its_energy_and_they_add_up_to_the_program(whole):
         assert rows[name].launch_s == pytest.approx(time_s, rel=0.01)
         low_j, high_j = rows[name].interval_j
         assert low_j < rows[name].energy_j < high_j
-    assert found.step.energy_j == pytest.approx(whole_j, rel=0.01)
+    assert abs(found.step.energy_j - whole_j) < found.step.half_j < 0.02 * whole_j
     assert found.is_closed
     assert found.closure == pytest.approx(1.0, abs=0.03)
+    assert found.is_simulated
+    # The process did not tell whether its memory is as it was.
+    assert found.changed_bytes == -1
     (gaps,) = [row for row in found.rows if row.kind is None]
     assert gaps.status is Status.OK
     assert gaps.time_s == pytest.approx(STEPS * GAP_S * 14, rel=0.1)
@@ -311,12 +327,16 @@ def test_a_kind_that_was_not_launched_again_keeps_what_the_readings_tell():
     assert all(row.energy_j == pytest.approx(truths[row.name], rel=0.02) for row in others)
     # One that was not come to, as an assertion of another ended its context, says so.
     (ours,) = recorded.facts.replays
-    kinds = tuple(replace(one, refused="") for one in ours.kinds)
-    ended = replace(ours, kinds=kinds, stopped=("CUDA error 710 ended its context",))
+    *kinds, shared = (replace(one, refused="") for one in ours.kinds)
+    # Three quarters of its launches are of one kind, the others of another.
+    parts = (replace(shared, calls=3 * shared.calls // 4), replace(shared, number=9, calls=shared.calls // 4))
+    ended = replace(ours, kinds=(*kinds, *parts), stopped=("CUDA error 710 ended its context",))
     part = replace(recorded.facts, replays=(ended,))
     found = profile(replace(recorded, manifest=replace(recorded.manifest, part=part)))
-    (reason,) = [row.reason for row in found.rows if row.name == "shared"]
-    assert reason.endswith("not launched again: before it CUDA error 710 ended its context")
+    most, least = (one for one in found.rows if one.name == "shared")
+    assert (most.energy_j, least.energy_j) == pytest.approx((0.75 * row.energy_j, 0.25 * row.energy_j))
+    assert most.half_j == pytest.approx(3 * least.half_j)
+    assert most.reason.endswith("not launched again: before it CUDA error 710 ended its context")
 
 
 def test_without_readings_of_it_the_row_has_no_number_and_its_reason():

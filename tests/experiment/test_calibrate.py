@@ -143,6 +143,23 @@ def test_report_and_estimate_take_the_folder(h200, tmp_path, capsys):
     assert run(["cost", "fma.rn.f32", f"--table={path}"]) == 2
 
 
+def test_its_kernels_keep_the_names_by_which_it_goes_on(h200):
+    """With the SMs that they run on, and the flop for a byte of a stream."""
+    lines = (h200[1] / "kernels.jsonl").read_text().splitlines()
+    names = {json.loads(line)["name"] for line in lines}
+    streams = {
+        *("dram-0.25-random-132", "dram-0.25-zeros-132", "dram-2-random-132"),
+        *("l2-0.25-random-132", "l2-0.25-zeros-132", "l2-2-random-132"),
+        *("l1-0.25-random-132", "l1-0.25-zeros-132", "l1-0.25-random-66"),
+        *("shared-0.25-random-132", "shared-0.25-zeros-132", "shared-0.25-random-66"),
+    }
+    rows = {"fma.rn.f32-random-132", "add.f32-random-132", "mad.lo.u32-random-132"}
+    few = {"fma.rn.f32-random-16", "mad.lo.u32-random-16"}
+    halves = {name.replace("-132", "-66") for name in names if "mma.m" in name and name.endswith("-132")}
+    assert names >= streams | rows | few | halves
+    assert {int(name.rpartition("-")[2]) for name in names if "sleep" not in name} == {16, 66, 132}
+
+
 class KilledError(BaseException):
     """Stands for a signal."""
 

@@ -54,6 +54,18 @@ def test_text_names_clocks_sensors_methods_and_limits(tmp_path):
     assert all(path.stat().st_size > 5000 for path in (tmp_path / "plots").iterdir())
 
 
+def test_a_log_of_whole_seconds_says_what_its_lag_is_worth(tmp_path, data):
+    rows = [line.split(",") for line in (STEP / "nvml.csv").read_text().splitlines()[1:]]
+    seconds = {int(row[0]) // 10**6: row[4] for row in reversed(rows)}
+    log = tmp_path / "dmon.csv"
+    lines = [f"{second * 10**6},{watts}" for second, watts in sorted(seconds.items())]
+    log.write_text("\n".join(["t_us,power_draw_w", *lines]))
+    notes = json.loads(invoke(*FILES[:2], "--nvml", log, *FILES[4:], "--json").output)["notes"]
+    said = "the times of usage are whole seconds: lag and averaging are not told better than that"
+    assert said in notes
+    assert said not in data["notes"]
+
+
 def test_plots_without_matplotlib_say_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"pip install matplotlib"):

@@ -50,6 +50,8 @@ def test_a_loop_that_counts_with_constants_needs_no_help():
         ("MOV R0, 0x20", "VIADD R0, R0, 0xffffffff", "ISETP.NE.AND P0, PT, R0, 0x1, PT", "@P0 ", 31),
         ("MOV R0, 0x20", "IADD3 R0, R0, -0x1, RZ", "ISETP.NE.AND P0, PT, R0, 0x0, PT", "@P0 ", 32),
         ("HFMA2.MMA R0, -RZ, RZ, 0, 0", "VIADD R0, R0, 0x1", "ISETP.NE.AND P0, PT, R0, 0x7, PT", "@P0 ", 7),
+        ("MOV R0, RZ", "VIADD R0, R0, 0x1", "ISETP.NE.AND P0, PT, R0, 0x7fffffff, PT", "@P0 ", 2**31 - 1),
+        ("MOV R0, 0x1", "VIADD R0, R0, 0x4", "ISETP.GE.U32.AND P0, PT, R0, 0x80000000, PT", "@!P0 ", 2**29),
         ("LDC R0, c[0x0][0x210]", "IADD3 R0, R0, 0x1, RZ", "ISETP.NE.AND P0, PT, R0, 0x7, PT", "@P0 ", None),
         ("MOV R0, RZ", "IADD3 R0, R0, R7, RZ", "ISETP.NE.AND P0, PT, R0, 0x7, PT", "@P0 ", None),
         ("MOV R0, RZ", "IADD3 R0, R0, 0x2, RZ", "ISETP.NE.AND P0, PT, R0, 0x7, PT", "@P0 ", None),

@@ -160,7 +160,7 @@ def test_between_rows_intervals_hold_the_truth():
     rng = np.random.default_rng(4)
     made = [operation_row(one, noise=rng.normal(0, 0.01)) for one in shapes]
     held = known = 0
-    widths = []
+    widths, times_off = [], []
     for number, operation in list(enumerate(shapes))[::3]:
         (found,) = operation_costs(made[:number] + made[number + 1 :], operation)
         if math.isnan(found.energy_j):
@@ -168,10 +168,12 @@ def test_between_rows_intervals_hold_the_truth():
         known += 1
         held += found.low_j <= operation_energy_j(operation) <= found.high_j
         widths.append(found.high_j / found.energy_j - 1)
+        times_off.append(abs(1e3 * found.time_s / made[number].latency_ms - 1))
         assert found.power_w <= max(row.energy_j / row.latency_ms * 1e3 for row in made) * (1 + 1e-9)
     assert known > 20
     assert held >= 0.9 * known
     assert np.median(widths) < 0.5
+    assert np.median(times_off) < 0.05
 
 
 def _gemms(shapes):
@@ -295,3 +297,15 @@ def test_what_another_gpu_has_a_row_of_is_told_by_what_both_differ_by_elsewhere(
     (found,) = (one for one in operation_costs(few, left_out.operation) if "H200" in one.device)
     assert math.isnan(found.energy_j)
     assert ("not settled" if is_tried else "rows of softmax") in found.how
+
+
+def test_another_gpus_row_tells_nothing_beyond_the_operations_that_both_have(rows):
+    softmax = [row for row in rows if row.op_name == "softmax"]
+    own = [replace(row, device="NVIDIA H200") for row in softmax]
+    beyond = operation_row(Operation("softmax", "f32", (8192, 128256)))
+    (found,) = (
+        one for one in operation_costs([*softmax, *own, beyond], beyond.operation) if "H200" in one.device
+    )
+    assert math.isnan(found.energy_j)
+    assert "beyond those that were measured" in found.how
+    assert (found.capped, found.waits) == (False, False)

@@ -18,6 +18,7 @@ from ptxbench.experiment.roofline.result import fitted_machine
 from ptxbench.model.roofline.tradeoff import TradeOff
 from ptxbench.report.roofline_kernels import PlacedKernel
 from ptxbench.report.roofline_page import PatternFit, read_roofline, render_rooflines
+from ptxbench.report.roofline_plot import gaining_factors
 
 KEPT = Path(__file__).parents[2] / "results"
 H100, H200 = KEPT / "nvidia-h100" / "roofline" / "f32-levels", KEPT / "nvidia-h200" / "roofline" / "f32"
@@ -76,6 +77,19 @@ def test_the_page_has_what_the_fit_says_and_lines_that_agree_with_it(reports):
     assert point["energy_j"] == pytest.approx(point["power_w"] * point["time_ms"] / 1e3, rel=1e-4)
     assert "FFMA" in data["sass"][point["sass"]]
     assert all(data["sass"][cells[columns.index("sass")]] for cells in data["points"])
+
+
+@pytest.mark.parametrize("m", [1.0, 1.5, 4.0, 16.0])
+def test_trades_that_gain_are_those_with_the_least_flops(reports, m):
+    factors = [2 ** (n / 8) for n in range(33)]
+    for fit in (fit for report in reports for fit in report.fits):
+        machine, _ = fitted_machine(fit.result, *fit.pairs[0])
+        for intensity in (machine.time_balance / 2, 2 * machine.time_balance):
+            trades = [TradeOff(machine, intensity, f, m) for f in factors]
+            assert gaining_factors(machine, intensity, m, factors) == (
+                sum(trade.speedup > 1 for trade in trades),
+                sum(trade.greenup > 1 for trade in trades),
+            )
 
 
 def test_a_board_without_a_limit_has_no_line_of_it(reports):
