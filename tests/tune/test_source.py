@@ -141,7 +141,7 @@ def searched(kind: str, path: Path, out: Path | None, resume: Path | None) -> ob
     if kind == "concurrent":
         spec = load_spec(path)
         return tune_concurrently(AddingGpu(), ConcurrentTuning((spec, spec), jobs=2), out, resume)
-    return tune(AddingGpu(), tuning(path, budget=2), out, resume)
+    return tune(AddingGpu(), tuning(path, budget=1), out, resume)
 
 
 @pytest.mark.parametrize("kind", ["tune", "concurrent"])
