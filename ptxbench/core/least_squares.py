@@ -36,8 +36,8 @@ def nonnegative(matrix: Floats, right: Floats) -> Floats:
     while (x < 0).any():
         x = _padded(solved_fast, x > 0)
     x = _searched(x, solved_fast, lambda at: np.asarray(side - gram @ at), tolerance)
-    # The squares are fast, and round off what tells like columns apart: by them alone, which unknowns are zero
-    # differed between processors.
+    # The squares are fast, and round off what tells like columns apart: by them alone, which unknowns were
+    # zero differed between processors.
     return _searched(x, solved, lambda at: np.asarray(matrix.T @ (right - matrix @ at)), tolerance)
 
 
