@@ -72,7 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--window", type=float, help="kernel duration, s")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--check-linearity", choices=list(Linearity))
-    parser.add_argument("--allow-other-board", action="store_true", help="let another board go on")
     parser.add_argument(
         "--budget-minutes", type=float, default=math.inf, help="measure for so many minutes at most"
     )
@@ -97,8 +96,7 @@ def _measure(arguments: argparse.Namespace) -> int:
     gpu = open_gpu(arguments.gpu)
     try:
         if (arguments.out / "manifest.json").exists():
-            other = arguments.allow_other_board
-            folder = resume_run(gpu, options, arguments.out, allow_other_board=other)
+            folder = resume_run(gpu, options, arguments.out)
         else:
             sensors = sensors_for(arguments.sensor, gpu) if arguments.sensor else ()
             folder = start_run(gpu, options, arguments.out, sensors)

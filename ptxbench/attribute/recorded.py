@@ -72,6 +72,10 @@ class BoardFacts:
     sensors: tuple[SensorDescription, ...]
     max_power_w: float = math.nan
 
+    def fault(self) -> str:
+        """Return what no board that was read lacks, for the reader of a file; "" where all is well."""
+        return "" if self.sensors else "has no sensors, and every board was read by one"
+
     def gpu(self, kind: GpuKind) -> GpuInfo:
         """Return the same for the manifest, where a board is named by a hash."""
         named = hashlib.sha256(self.uuid.encode()).hexdigest()[:12] if self.uuid else ""

@@ -188,7 +188,7 @@ def _cannot(claim: Claim) -> Reason | None:
         return Reason(Cause.METER, "an external meter's, which `ptxbench meter validate` judges beside a log")
     if claim.way is Way.UNSAID:
         return Reason(Cause.WINDOW, "the file does not say how it was read")
-    if not math.isfinite(claim.power_w) or not claim.window_s.low > 0:
+    if not math.isfinite(claim.power_w) or not 0 < claim.window_s.low <= claim.window_s.high < math.inf:
         return Reason(Cause.WINDOW, "the file does not say how long the window was")
     if claim.source is None:
         return Reason(Cause.WINDOW, "the file does not say which reading it is of")

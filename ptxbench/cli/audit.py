@@ -14,7 +14,7 @@ from ptxbench.cli.options import AllRows
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.core.option import Arg
 from ptxbench.core.shared_options import Json
-from ptxbench.storage.atomic import write_text
+from ptxbench.storage.atomic import require_file, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,8 @@ def command(options: _Options) -> None:
     from ptxbench.report.audit import DOCS, as_json, sections
     from ptxbench.report.sections import sections_page
 
+    if options.html is not None:
+        require_file(options.html)
     found = audit(options.files, options)
     if options.html is not None:
         parts = sections(found, None if options.all_rows else _ON_PAGE)

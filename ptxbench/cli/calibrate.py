@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +15,11 @@ import click
 from ptxbench.api.calibrate_options import CalibrationSettings
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
+from ptxbench.cli.options import require_resumable
 from ptxbench.cli.output import print_encoded, print_table
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.estimate import COVERAGE_FACTOR
+from ptxbench.core.printable import number
 from ptxbench.core.shared_options import CALIBRATED_TABLE, GpuSpec, Json
 
 if TYPE_CHECKING:
@@ -45,16 +48,13 @@ def command(options: _Options) -> None:
     """
     from ptxbench.api.calibrating import REPLAY, calibrate_again, calibrate_on
 
+    require_resumable(options.resume, options.spec, options.out)
     if options.spec is not None and options.spec.startswith(REPLAY):
         path, again = calibrate_again(options.spec, options)
         print_calibration(again, path, as_json=options.as_json)
         return
-    gpu = open_chosen_gpu(options.spec)
-    try:
-        with progress_bar() as show:
-            path, found = calibrate_on(gpu, options, show)
-    finally:
-        gpu.close()
+    with closing(open_chosen_gpu(options.spec)) as gpu, progress_bar() as show:
+        path, found = calibrate_on(gpu, options, show)
     click.echo(f"folder: {path}", err=True)
     if found is None:
         click.echo("the time given is spent: continue with --resume", err=True)
@@ -83,7 +83,7 @@ def print_calibration(found: Calibration, path: Path, *, as_json: bool) -> None:
         (
             one.name,
             one.unit,
-            f"{one.before:.4g}",
+            number(one.before, ".4g"),
             f"{one.value:.4g} ± {one.ci95:.2g}",
             "" if math.isnan(one.factor) else f"{one.factor:.3f}",
             str(one.kernels),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,16 +71,16 @@ def ridge(options: _Options) -> None:
     if options.fit_cap and (options.samples is None or options.cap_w is not None):
         raise click.UsageError("--fit-cap goes with --samples, and not with --cap-w.")
     if options.samples is not None:
-        _of_samples(options.samples, options.cap_w, options.fit_cap, options.plot, options.as_json)
+        _of_samples(options.samples, options)
     elif options.run_path is not None:
         if options.cap_w is not None:
             raise click.UsageError("--cap-w goes with --samples; a run knows its power limit.")
-        _of_run(options.run_path, options.plot, options.as_json)
-    elif options.spec is not None:
-        _of_gpu(options.spec, options.cap_w, options.plot, options.allow_settings, options.as_json)
+        _of_run(options.run_path, options)
+    else:
+        _of_gpu(options)
 
 
-def _of_samples(samples: Path, cap_w: float | None, fit_cap: bool, plot: Path | None, as_json: bool) -> None:
+def _of_samples(samples: Path, options: _Options) -> None:
     from ptxbench.model.clocks.ridge import PowerSample, fitted_cap_w, read_power_samples
 
     origin = f"samples of {samples.name}"
@@ -90,50 +91,41 @@ def _of_samples(samples: Path, cap_w: float | None, fit_cap: bool, plot: Path | 
         read, origin = tuple(PowerSample(*pair) for pair in pairs), f"{origin}, {variant}"
     else:
         read = read_power_samples(samples)
-    limit_w = math.inf if cap_w is None else cap_w
-    if fit_cap:
+    limit_w = math.inf if options.cap_w is None else options.cap_w
+    if options.fit_cap:
         limit_w = fitted_cap_w(read)
-    document = {"samples": str(samples), "cap_fitted": fit_cap} if as_json else None
-    _show(read, limit_w, origin, plot, document, "fitted" if fit_cap else "given")
+    document = {"samples": str(samples), "cap_fitted": options.fit_cap}
+    _show(read, limit_w, origin, document, options)
 
 
-def _of_gpu(spec: str, cap_w: float | None, plot: Path | None, allowed: bool, as_json: bool) -> None:
+def _of_gpu(options: _Options) -> None:
     from ptxbench.devices.select import open_settable
     from ptxbench.experiment.clock_sweep import sweep_clocks
 
-    gpu = open_chosen_gpu(spec)
-    try:
-        with open_settable(gpu) as settable:
-            samples = sweep_clocks(gpu, settable, _CLOCKS, say, allowed=allowed)
-    finally:
-        gpu.close()
-    info = gpu.info
-    limit_w = info.power_limit_w if cap_w is None else cap_w
-    document = {"gpu": info.name, "kind": info.kind, "samples": encode(samples)} if as_json else None
-    _show(samples, limit_w, info.title, plot, document)
+    with closing(open_chosen_gpu(options.spec)) as gpu, open_settable(gpu) as settable:
+        samples = sweep_clocks(gpu, settable, _CLOCKS, say, allowed=options.allow_settings)
+        info = gpu.info
+    limit_w = info.power_limit_w if options.cap_w is None else options.cap_w
+    document = {"gpu": info.name, "kind": info.kind, "samples": encode(samples)}
+    _show(samples, limit_w, info.title, document, options)
 
 
 def _show(
-    samples: Sequence[PowerSample],
-    cap_w: float,
-    origin: str,
-    plot: Path | None,
-    document: dict[str, Any] | None,
-    cap_origin: str = "given",
+    samples: Sequence[PowerSample], cap_w: float, origin: str, document: dict[str, Any], options: _Options
 ) -> None:
-    """Fit, draw and print: as JSON with `document` before it, where one is given."""
+    """Fit, draw and print; JSON has `document` before it."""
     from ptxbench.model.clocks.ridge import fit_ridge
 
     ridge = fit_ridge(samples, cap_w)
-    if plot is not None:
+    if options.plot is not None:
         from ptxbench.report.clock_plots import plot_ridge
 
-        plot_ridge(samples, ridge, origin, plot)
-    if document is None:
-        click.echo(origin)
-        _print(ridge, cap_origin)
-    else:
+        plot_ridge(samples, ridge, origin, options.plot)
+    if options.as_json:
         print_encoded(_short(ridge), document)
+    else:
+        click.echo(origin)
+        _print(ridge, is_cap_fitted=options.fit_cap)
 
 
 def _short(ridge: Ridge) -> Ridge:
@@ -141,17 +133,17 @@ def _short(ridge: Ridge) -> Ridge:
     return replace(ridge, likely=())
 
 
-def _of_run(run: Path, plot: Path | None, as_json: bool) -> None:
+def _of_run(run: Path, options: _Options) -> None:
     from ptxbench.model.clocks.power_capping import fit_power_capping
     from ptxbench.storage.run_folder import RunFolder
 
     with RunFolder.open(find_table(run)) as folder:
         found, info = fit_power_capping(folder.records()), folder.manifest.gpu
-    if plot is not None:
+    if options.plot is not None:
         from ptxbench.report.clock_plots import plot_power_capping
 
-        plot_power_capping(found, info, plot)
-    if as_json:
+        plot_power_capping(found, info, options.plot)
+    if options.as_json:
         ridge = None if found.ridge is None else _short(found.ridge)
         print_encoded(replace(found, ridge=ridge), {"run": str(run), "gpu": info.name, "kind": info.kind})
         return
@@ -165,7 +157,7 @@ def _of_run(run: Path, plot: Path | None, as_json: bool) -> None:
         _print(found.ridge)
     else:
         click.echo(found.verdict)
-    click.echo(f"\nenergy of a pass goes with clock^gamma, gamma {_text(found.gamma, '').rstrip()}")
+    click.echo(f"\nenergy of a pass goes with clock^gamma, gamma {found.gamma.text()}")
     click.echo(f"static power: {found.static_w:.4g} W")
     click.echo(
         "best clock by this power law: PREDICTED, NOT MEASURED (<=: the lowest clock of the kernel;"
@@ -199,12 +191,10 @@ def _share(saved: Estimate) -> str:
 
 def _clock(kernel: CappedKernel) -> str:
     best = kernel.best_mhz
-    if math.isnan(best.value):
-        return "-"
-    return f"<= {best.value:.0f}" if kernel.at_lowest else f"{best.value:.0f} ± {best.uncertainty:.0f}"
+    return f"<= {best.value:.0f}" if kernel.at_lowest else best.text(".0f", ".0f")
 
 
-def _print(ridge: Ridge, cap_origin: str = "given") -> None:
+def _print(ridge: Ridge, *, is_cap_fitted: bool = False) -> None:
     """Print the verdict, then one line a quantity."""
     click.echo(ridge.verdict)
     low, high = ridge.search_mhz
@@ -222,9 +212,9 @@ def _print(ridge: Ridge, cap_origin: str = "given") -> None:
         "kappa": _text(ridge.kappa_per_mhz2, "1/MHz^2"),
         "voltage": f"{ridge.voltage}; F test of linear against quadratic: p = {ridge.linear_probability:.2g};"
         f" of no misfit: p = {ridge.misfit_probability:.2g}",
-        "P_max": f"{ridge.curve.cap_w:.4g} W ({cap_origin})"
+        "P_max": f"{ridge.curve.cap_w:.4g} W ({'fitted' if is_cap_fitted else 'given'})"
         if math.isfinite(ridge.curve.cap_w)
-        else {"given": "not given", "fitted": "none: power rises up to the highest clock"}[cap_origin],
+        else ("none: power rises up to the highest clock" if is_cap_fitted else "not given"),
         "samples": f"scatter {ridge.residual_w:.2g} W about the curve;"
         f" {ridge.near_cap} left out at the power limit",
     }
@@ -235,7 +225,4 @@ def _print(ridge: Ridge, cap_origin: str = "given") -> None:
 
 
 def _text(estimate: Estimate, unit: str) -> str:
-    if math.isnan(estimate.value):
-        return "-"
-    error = "?" if math.isnan(estimate.uncertainty) else f"{estimate.uncertainty:.2g}"
-    return f"{estimate.value:.4g} ± {error} {unit}"
+    return "-" if math.isnan(estimate.value) else f"{estimate.text()} {unit}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,16 +14,19 @@ from ptxbench.cli.options import AllRows, target_of
 from ptxbench.cli.output import print_json, print_table, say_found
 from ptxbench.cli.parameters import FormatName
 from ptxbench.cli.terminal import as_written
+from ptxbench.core.condition import OptLevel
 from ptxbench.core.option import Opt
-from ptxbench.core.shared_options import Category, Json, OptionalPatterns, tables_of
+from ptxbench.core.shared_options import OPT_LEVELS, Category, Json, OptionalPatterns, tables_of
 from ptxbench.core.target import find_target
 from ptxbench.report.text_table import output_width
 from ptxbench.storage.shipped import SHIPPED, find_table, shipped_names, table_name
 
 if TYPE_CHECKING:
-    from ptxbench.catalogue.model import Instruction
+    from ptxbench.catalogue.model import Expectation, Instruction
     from ptxbench.catalogue.operations import Operation
     from ptxbench.catalogue.search import Selection
+
+_SASS_COLUMNS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +75,23 @@ def command(options: _Options) -> None:
     form = "json" if options.as_json else options.form or "text"
     operations = [named_kinds(text) or parse_operation(text) for text in options.patterns]
     if any(operations):
+        of_instructions = {
+            "--list": options.is_list,
+            "--why": options.is_why,
+            "--category": options.category,
+            "--type": options.ptx_type,
+            "--sass": options.opcode,
+            "--target": options.target,
+        }
+        _require_none("an operation is no instruction", of_instructions)
         _print_operations(operations, options, form)
         return
     patterns = tuple(dict.fromkeys(options.patterns))
     conditions = (options.category, options.ptx_type, options.opcode)
     target = find_target(options.target) if options.target else None
     if options.is_list:
-        given = {"--table": options.tables, "--why": options.is_why, "--all-rows": options.all_rows}
-        if unfit := [name for name, value in given.items() if value]:
-            raise click.UsageError(f"--list names what can be measured, whatever was: leave out {unfit[0]}.")
+        of_costs = {"--table": options.tables, "--why": options.is_why, "--all-rows": options.all_rows}
+        _require_none("--list names what can be measured, whatever was", of_costs)
         selection = find(patterns)
         rows = matching_instructions(selection, *conditions, target)
         say_found(selection)
@@ -101,6 +112,12 @@ def command(options: _Options) -> None:
     else:
         selection = found
     _print_costs(found, selection, options, form)
+
+
+def _require_none(why: str, given: Mapping[str, object]) -> None:
+    """Refuse options that would change nothing."""
+    if unfit := [name for name, value in given.items() if value]:
+        raise click.UsageError(f"{why}: leave out {unfit[0]}.")
 
 
 def _print_operations(
@@ -133,14 +150,32 @@ def _print_operations(
 
 
 def _print_list(rows: Sequence[Instruction], form: str) -> None:
-    from ptxbench.cli.cost_list import print_instructions
-
+    """Print instructions, and the SASS that each becomes."""
     if form == "json":
         print_json({"instructions": [asdict(row) for row in rows]})
     elif form == "text":
-        print_instructions(rows)
+        print_table(
+            ("instruction", "category", "type", "for each", *(f"SASS at -{level}" for level in OPT_LEVELS)),
+            [(row.name, row.category, row.type, row.unit, *_sass(row)) for row in rows],
+            optional=("category", "for each", "type"),
+        )
     else:
         raise click.UsageError(f"--list prints text or --json, not --format {form}.")
+
+
+def _sass(row: Instruction) -> tuple[str, ...]:
+    """Return the SASS columns; what cannot be measured says so, and `show` says why."""
+    if row.refused:
+        return tuple("refused" for _ in OPT_LEVELS)
+    return tuple(_short(row.expected(OptLevel(level))) for level in OPT_LEVELS)
+
+
+def _short(expected: Expectation) -> str:
+    """Return a SASS column that leaves space for the others; `show` and --json have all of it."""
+    if len(expected.text) <= _SASS_COLUMNS:
+        return expected.text
+    total = sum(count for _, count in expected.counts)
+    return f"{total:g} of {len(expected.counts)} kinds"
 
 
 def _print_costs(found: Selection, selection: Selection, options: _Options, form: str) -> None:

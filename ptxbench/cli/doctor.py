@@ -51,7 +51,7 @@ def command(options: _Options) -> None:
     import scipy  # noqa: F401, before anything is measured: it describes the sensors in the end
 
     from ptxbench.devices.machine_checks import machine_verdicts, tool_verdicts
-    from ptxbench.storage.doctor_file import State
+    from ptxbench.storage.doctor_file import DoctorFile, State, Verdict
 
     if options.spec is not None and options.spec.startswith("replay:"):
         raise InputError("doctor measures: name a GPU, not a recorded run")
@@ -62,12 +62,12 @@ def command(options: _Options) -> None:
     folder: Path | None = None
     methods: MethodsFile | None = None
     if any(verdict.state is State.MISSING for verdict in verdicts):
-        document = _without_gpu(verdicts)
+        document = DoctorFile(None, verdicts)
     else:
         try:
             gpu = _open(options.spec)
         except GpuError as error:
-            document = _without_gpu((*verdicts, _missing("GPU", str(error))))
+            document = DoctorFile(None, (*verdicts, Verdict("GPU", State.MISSING, str(error))))
         else:
             document, folder, methods = _examine(gpu, verdicts, options)
     if options.as_json:
@@ -122,18 +122,6 @@ def _examine(
         return document, folder, methods
     finally:
         gpu.close()
-
-
-def _without_gpu(verdicts: Iterable[Verdict]) -> DoctorFile:
-    from ptxbench.storage.doctor_file import DoctorFile
-
-    return DoctorFile(None, tuple(verdicts))
-
-
-def _missing(subject: str, text: str) -> Verdict:
-    from ptxbench.storage.doctor_file import State, Verdict
-
-    return Verdict(subject, State.MISSING, text)
 
 
 def _print(document: DoctorFile, folder: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -79,12 +80,9 @@ def _found(options: _Options) -> tuple[MethodsFile, Path]:
         folder = RecordingFolder.open(Path(spec.removeprefix("replay:")), PURPOSE)
         found, folder = again(folder, sensor_path, options.out)
         return found, folder.path
-    gpu = open_chosen_gpu(spec)
-    try:
+    with closing(open_chosen_gpu(spec)) as gpu:
         sensors = sensors_for(sensor_path, gpu) if sensor_path is not None else ()
         return measure(gpu, options.out, sensors, spec, resume=options.resume)
-    finally:
-        gpu.close()
 
 
 def measure(

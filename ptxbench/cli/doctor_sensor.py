@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,11 +69,8 @@ def sensor(options: _Options) -> None:
         recorded = RecordingFolder.open(Path(options.spec.removeprefix("replay:")), PURPOSE)
         found, folder = worked_out_again(recorded, options.out, SENSOR_FILE, describe)
     else:
-        gpu = open_chosen_gpu(options.spec)
-        try:
+        with closing(open_chosen_gpu(options.spec)) as gpu:
             found, path = sense(gpu, options.out, resume=options.resume)
-        finally:
-            gpu.close()
         folder = RecordingFolder.open(path, PURPOSE)
     if options.plot is not None:
         from ptxbench.report.sensor_plot import plot_sensors
@@ -109,9 +106,9 @@ def _measured(source: SensorCharacterization) -> tuple[str, ...]:
     return (
         sensor.source,
         sensor.origin,
-        _shown(source.refresh_s),
-        f"{_shown(source.averaging_s)} {sensor.shape}",
-        _shown(source.lag_s),
+        _ms(source.refresh_s),
+        f"{_ms(source.averaging_s)} {sensor.shape}",
+        _ms(source.lag_s),
         f"{sensor.quantum:.4g}",
         number(source.noise_w, ".3g"),
         f"{1e6 * cost.median_s:.3g} to {1e6 * cost.worst_s:.3g}",
@@ -136,9 +133,5 @@ def _notes(source: SensorCharacterization) -> list[str]:
     return texts
 
 
-def _shown(estimate: Estimate) -> str:
-    """Return seconds as ms, with their 95% uncertainty."""
-    if math.isnan(estimate.value):
-        return "-"
-    spread = "?" if math.isnan(estimate.uncertainty) else f"{1e3 * estimate.uncertainty:.2g}"
-    return f"{1e3 * estimate.value:.2f} ± {spread}"
+def _ms(estimate_s: Estimate) -> str:
+    return estimate_s.scaled(1e3).text(".2f")

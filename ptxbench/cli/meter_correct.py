@@ -73,7 +73,7 @@ def correct(options: _Options) -> None:
             number(one.time_s, ".4g"),
             number(one.uncorrected.energy_j, ".5g"),
             number(one.corrected.energy_j, ".5g"),
-            f"{one.capacitance.value:.3f} ± {one.capacitance.uncertainty:.3f}",
+            one.capacitance.text(".3f", ".3f"),
             one.corrected.reason,
         )
         for one in found

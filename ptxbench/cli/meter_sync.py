@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
@@ -20,11 +22,8 @@ def sync(options: GpuOptions) -> None:
     """
     from ptxbench.experiment.play_sync_pulse import burst_notes, record_burst
 
-    gpu = open_chosen_gpu(options.spec)
-    try:
+    with closing(open_chosen_gpu(options.spec)) as gpu:
         folder = record_burst(gpu, options.out)
-    finally:
-        gpu.close()
     (recording,) = folder.recordings
     windows = recording.windows
     length_s = (windows[-1].end_ns - windows[0].start_ns) * 1e-9

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -186,7 +185,4 @@ def _print_methods(methods: tuple[MethodFigures, ...]) -> None:
 
 
 def _shown(estimate: Estimate, digits: int) -> str:
-    if math.isnan(estimate.value):
-        return "not determined"
-    spread = "?" if math.isnan(estimate.uncertainty) else f"{estimate.uncertainty:.{digits}f}"
-    return f"{estimate.value:.{digits}f} ± {spread}"
+    return estimate.text(f".{digits}f", f".{digits}f", "not determined")

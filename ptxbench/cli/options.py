@@ -29,14 +29,23 @@ def target_of(note: str) -> Opt:
     return Opt(help=f"Compile target ({note}).", choices=[target.name for target in TARGETS], flag="--target")
 
 
+def require_out(resume: bool, out: Path | None) -> None:
+    """Refuse --resume without --out.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if resume and out is None:
+        raise click.UsageError("--resume needs --out, the folder to continue.")
+
+
 def require_resumable(resume: bool, spec: str | None, out: Path | None) -> None:
     """Refuse --resume where nothing can be continued.
 
     Raises:
         UsageError: There is no --out, or the GPU is a recorded folder.
     """
-    if resume and out is None:
-        raise click.UsageError("--resume needs --out, the folder to continue.")
+    require_out(resume, out)
     if resume and spec is not None and spec.startswith("replay:"):
         raise click.UsageError("--resume measures: name a GPU, not a recorded folder.")
 

@@ -128,8 +128,8 @@ def _report_of(run: Path, options: _Options, form: str) -> RunReport:
 def _print_instead(options: _Options) -> None:
     """Print what --opcodes or --boards asks for."""
     run, *others = options.runs
-    given = {"--format": options.form, "--plot": options.plot, "--out": options.out}
-    unfit = [name for name, value in given.items() if value is not None]
+    given = {name: getattr(options, name) for name in ("form", "plot", "out", "flame")}
+    unfit = any(value is not None for value in given.values())
     if others or unfit or options.opcodes == options.boards or (options.store and not options.opcodes):
         raise click.UsageError(
             "give --opcodes (with --store) or --boards, and one folder; it prints text or --json."
@@ -150,6 +150,8 @@ def _report_no_table(options: _Options, form: str) -> bool:
     from ptxbench.storage.folder_kind import Kind, kind_of
 
     kinds = [kind_of(run)[0] for run in options.runs]
+    if options.flame is not None and Kind.PROFILE not in kinds:
+        raise click.UsageError("--flame is for a profile of a step; `ptxbench run` has one of its own.")
     if kinds == [None] and _report_job(options, form):
         return True
     if Kind.CALIBRATION in kinds:
@@ -159,12 +161,27 @@ def _report_no_table(options: _Options, form: str) -> bool:
     elif Kind.ROOFLINE in kinds:
         rooflines = [run for run, kind in zip(options.runs, kinds, strict=True) if kind is Kind.ROOFLINE]
         others = [run for run in options.runs if run not in rooflines]
-        _report_rooflines(rooflines, others, form, options.plot, options.out)
-    elif options.flame is not None:
-        raise click.UsageError("--flame is for a profile of a step; `ptxbench run` has one of its own.")
+        _report_rooflines(rooflines, others, form, options)
     else:
         return False
     return True
+
+
+def _alone(options: _Options, form: str, what: str, *forms: str, writes: bool = True) -> Path:
+    """Return the run, of a kind that is reported one at a time, in some formats and without a picture.
+
+    Raises:
+        InputError: Another format, a picture, several runs, or what is not written into a file is wanted.
+    """
+    from ptxbench.storage.location import require_outside
+
+    run, *others = options.runs
+    if others or form not in forms or options.plot is not None or (options.out is not None and not writes):
+        names = {"text": "text", "json": "--json", "html": "--format html"}
+        said = " or ".join(names[one] for one in forms)
+        raise InputError(f"{run} is {what}: report one at a time, as {said}")
+    require_outside(run, options.out, options.flame)
+    return run
 
 
 def _report_job(options: _Options, form: str) -> bool:
@@ -176,14 +193,11 @@ def _report_job(options: _Options, form: str) -> bool:
         return False
     # These load scipy, which no table needs.
     from ptxbench.attribute.job import document, lines, load_job
-    from ptxbench.storage.location import require_outside
 
     job = load_job(run)
     if job is None:
         return False
-    if form not in ("text", "json") or options.plot is not None or options.flame is not None:
-        raise InputError(f"{run} is a job of several ranks: it is text or --json")
-    require_outside(run, options.out)
+    _alone(options, form, "a job of several ranks", "text", "json")
     width = output_width() if options.out is None else None
     whole = json.dumps(document(job), indent=1) if form == "json" else "\n".join(lines(job, width=width))
     _give(whole, form, options.out)
@@ -195,31 +209,27 @@ def _report_calibration(options: _Options, form: str) -> None:
     from ptxbench.cli.calibrate import print_calibration
     from ptxbench.model.atlas import open_atlas
 
-    run, *others = options.runs
-    if others or form not in ("text", "json") or (options.plot, options.out) != (None, None):
-        raise InputError(f"{run} is a calibration: report one at a time, as text or --json")
+    run = _alone(options, form, "a calibration", "text", "json", writes=False)
     found = open_atlas(run).calibration
     assert found is not None  # noqa: S101
     print_calibration(found, run, as_json=form == "json")
 
 
-def _report_rooflines(
-    runs: Sequence[Path], others: Sequence[Path], form: str, plot: Path | None, out: Path | None
-) -> None:
+def _report_rooflines(runs: Sequence[Path], others: Sequence[Path], form: str, options: _Options) -> None:
     """Write the page of rooflines; exit code 1 where one of them has no line."""
     from ptxbench.report.roofline_page import missing_fits, read_roofline, render_rooflines
     from ptxbench.storage.location import require_outside
 
     for run in runs:
-        require_outside(run, out)
+        require_outside(run, options.out)
     if others:
         raise InputError(f"{runs[0]} is a roofline and {others[0]} is none: make a page of each kind")
-    if form != "html" or plot is not None:
+    if form != "html" or options.plot is not None:
         raise InputError(
             f"{runs[0]} is a roofline: --format html makes its page, `ptxbench roofline show` the rest"
         )
     reports = [read_roofline(run) for run in runs]
-    _give(render_rooflines(reports), form, out)
+    _give(render_rooflines(reports), form, options.out)
     missing = missing_fits(reports)
     for line in missing:
         say(line)
@@ -235,16 +245,8 @@ def _report_profile(options: _Options, form: str) -> None:
     from ptxbench.attribute.replay.shown import document, text
     from ptxbench.attribute.stack_formats import FORMATS, format_of
     from ptxbench.attribute.stacks import profile_stacks
-    from ptxbench.storage.location import require_outside
 
-    run, *others = options.runs
-    if others:
-        raise InputError(f"{run} is a profile of a step: report one at a time")
-    if form not in ("text", "json", "html") or options.plot is not None:
-        raise InputError(
-            f"{run} is a profile of a step: it is text, --json or --format html, and --flame writes stacks"
-        )
-    require_outside(run, options.out, options.flame)
+    run = _alone(options, form, "a profile of a step", "text", "json", "html")
     if options.flame is not None:
         format_of(options.flame)
     folder = ProfileFolder.open(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,19 +76,15 @@ def run(options: _RunOptions) -> None:
     from ptxbench.experiment.roofline.result import write_result
 
     wanted_kernels(options)
-    gpu = open_chosen_gpu(options.spec)
     budget_s = 60 * options.budget_minutes if options.budget_minutes else math.inf
-    try:
-        with progress_bar() as show:
-            folder = measure(gpu, options, options.out, resume=options.resume, show=show, budget_s=budget_s)
-    finally:
-        gpu.close()
+    with closing(open_chosen_gpu(options.spec)) as gpu, progress_bar() as show:
+        folder = measure(gpu, options, options.out, resume=options.resume, show=show, budget_s=budget_s)
     click.echo(f"folder: {folder.path}", err=True)
     if not folder.finished:
         click.echo("the time given is spent: continue with --resume", err=True)
     write_result(folder, options.operands[0])
     paths = (folder.path,)
-    _report(paths, _results(paths, options.operands[0]), None, (), as_json=options.as_json)
+    _report(paths, _results(paths, options.operands[0]), as_json=options.as_json)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +130,11 @@ def show(options: _ShowOptions) -> None:
         results = [report.result_of(options.operands) for report in reports]
     else:
         results = _results(options.run_paths, options.operands)
-    placed = _placed(results[0], options.kernels, options.counts)
+    placed: tuple[PlacedKernel, ...] = ()
+    if options.kernels is not None:
+        from ptxbench.report.roofline_kernels import placed_kernels
+
+        placed = placed_kernels(results[0], options.kernels, options.counts)
     if options.plot is not None:
         from ptxbench.report.roofline_plot import plot_roofline
 
@@ -201,7 +202,10 @@ def tradeoff(options: _TradeoffOptions) -> None:
     if options.run_path is not None:
         if given:
             raise click.UsageError(f"give --run or {_options(given)}, not both.")
-        machine, draws = _machine_of(options.run_path, options)
+        from ptxbench.experiment.roofline.result import fitted_machine
+
+        (result,) = _results((options.run_path,), options.operands)
+        machine, draws = fitted_machine(result, options.kind, options.level)
     else:
         machine, draws = _given_machine(given), []
     if options.cap_w is not None:
@@ -245,13 +249,6 @@ def _options(names: dict[str, float]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
-def _machine_of(path: Path, options: _TradeoffOptions) -> tuple[RooflineMachine, list[RooflineMachine]]:
-    from ptxbench.experiment.roofline.point import open_folder
-    from ptxbench.experiment.roofline.result import fitted_machine, work_out
-
-    return fitted_machine(work_out(open_folder(path), options.operands), options.kind, options.level)
-
-
 def _results(paths: Sequence[Path], pattern: str) -> list[RooflineResult]:
     from ptxbench.experiment.roofline.point import open_folder
     from ptxbench.experiment.roofline.result import work_out
@@ -259,19 +256,11 @@ def _results(paths: Sequence[Path], pattern: str) -> list[RooflineResult]:
     return [work_out(open_folder(path), pattern) for path in paths]
 
 
-def _placed(result: RooflineResult, kernels: Path | None, counts: Path | None) -> tuple[PlacedKernel, ...]:
-    if kernels is None:
-        return ()
-    from ptxbench.report.roofline_kernels import placed_kernels
-
-    return placed_kernels(result, kernels, counts)
-
-
 def _report(
     paths: Sequence[Path],
     results: Sequence[RooflineResult],
-    table: Path | None,
-    placed: Sequence[PlacedKernel],
+    table: Path | None = None,
+    placed: Sequence[PlacedKernel] = (),
     *,
     as_json: bool,
 ) -> None:

@@ -55,7 +55,7 @@ def print_result(result: RooflineResult, beside: dict[str, UnitEnergy] | None) -
     )
     _print_chased(result)
     for one in result.saved:
-        value = f"{one.value.value:.2g} ± {one.value.uncertainty:.2g}"
+        value = one.value.text(".2g")
         click.echo(f"{one.name}: {value} pJ/flop less, where one is all that a kernel computes on")
     most = max(point.kernel.sms for point in result.points)
     if most < result.gpu.sm_count:
@@ -92,8 +92,8 @@ def _print_chased(result: RooflineResult) -> None:
     """Print a byte of each level by pointer chases, whose data are addresses."""
     for one in result.chased:
         click.echo(
-            f"{one.level}, pointer chase (Eqs. 11 and 12): {one.value.value:.4g} ± "
-            f"{one.value.uncertainty:.2g} pJ/byte of addresses, at {one.bytes_per_s / 1e12:.3g} TB/s at most"
+            f"{one.level}, pointer chase (Eqs. 11 and 12): {one.value.text()} pJ/byte of addresses, at"
+            f" {one.bytes_per_s / 1e12:.3g} TB/s at most"
         )
 
 
@@ -102,7 +102,7 @@ def _print_energies(result: RooflineResult, beside: dict[str, UnitEnergy] | None
     columns = ("energy", "fitted", "unit") if beside is None else ("energy", "fitted", "unit", "table")
     rows = []
     for one in result.energies:
-        cells = [one.name, f"{one.value.value:.4g} ± {one.value.uncertainty:.2g}", one.unit]
+        cells = [one.name, one.value.text(), one.unit]
         if beside is not None:
             cells.append(f"{beside[one.name].value_pj:.4g}" if one.name in beside else "-")
         rows.append(cells)
@@ -141,8 +141,8 @@ def _print_exponents(result: RooflineResult) -> None:
         found = one.exponent
         bent = "" if not found.misfit < _BENT else "; they bend beyond that: no power law"
         click.echo(
-            f"{one.kind}: energy of a flop goes with clock^({found.value.value:.3g} ± "
-            f"{found.value.uncertainty:.2g}) by {found.kernels} kernels at the power limit, down to "
+            f"{one.kind}: energy of a flop goes with clock^({found.value.text('.3g')})"
+            f" by {found.kernels} kernels at the power limit, down to "
             f"{100 * found.lowest_ratio:.0f}% of the full clock; scatter {100 * found.scatter:.2g}%{bent}"
         )
 

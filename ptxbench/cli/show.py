@@ -60,6 +60,8 @@ def command(options: _Options) -> None:
     patterns = with_own(options.catalogue, options.patterns)
     if not patterns:
         raise InputError("name an instruction, or a file of instructions by --catalogue")
+    if options.as_json and options.part is not None:
+        raise click.UsageError(f"--json has every part; leave out --part {options.part}.")
     selection = few(find(patterns))
     rows = selection.rows
     if options.as_json and len(rows) > 1:

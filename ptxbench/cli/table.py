@@ -6,6 +6,7 @@ import math
 import shlex
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,11 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
+from ptxbench.cli.options import require_out
 from ptxbench.cli.output import say, say_found, say_lost
 from ptxbench.cli.progress import progress_bar
 from ptxbench.cli.table_cluster import ClusterOptions, measure_on_cluster
 from ptxbench.cli.terminal import as_written
-from ptxbench.core.gpu_info import GpuInfo
 from ptxbench.core.option import words_of
 from ptxbench.core.target import find_target
 from ptxbench.experiment.table_options import TableOptions
@@ -54,28 +55,27 @@ def command(given: ClusterOptions) -> None:
         sys.exit(measure_many(given))
     if given.isolate:
         sys.exit(_isolate(given))
-    if given.resume and given.out is None:
-        raise click.UsageError("--resume needs --out, the folder of the run to continue.")
+    require_out(given.resume, given.out)
     if given.resume and given.sensor_path is not None:
         raise click.UsageError("--resume uses the sensors of the run; leave out --sensor.")
     say_found(given.selection())
-    gpu = open_chosen_gpu(given.spec)
-    try:
+    with closing(open_chosen_gpu(given.spec)) as gpu:
         options = given.wanted(find_target(gpu.info.target))
         if given.out is not None and given.resume:
-            folder = resume_run(gpu, options, given.out, allow_other_board=given.allow_other_board)
+            folder = resume_run(gpu, options, given.out)
             say_lost(folder.lost, "trial")
+        elif given.sensor_path is not None:
+            sensors = sensors_for(given.sensor_path, gpu)
+            folder = start_run(
+                gpu, options, given.out, sensors, known_difference(given.sensor_path, gpu.info)
+            )
         else:
-            sensors = sensors_for(given.sensor_path, gpu) if given.sensor_path is not None else ()
-            known = known_difference(given.sensor_path, gpu.info) if given.sensor_path is not None else 0.0
-            folder = start_run(gpu, options, given.out, sensors, known)
+            folder = start_run(gpu, options, given.out)
         with folder:
             minutes = math.inf if given.most_minutes is None else given.most_minutes
             rows = _measure(gpu, folder, given.spec, 60 * minutes)
             _say_changed(gpu, folder)
-    finally:
-        gpu.close()
-    _print_rows(rows, gpu.info, folder, given.as_json)
+    _print_rows(rows, folder, given)
     if any(row.status != "ok" for row in rows):
         sys.exit(1)
 
@@ -139,24 +139,22 @@ def _go_on(path: Path, spec: str | None, *, isolate: bool = False) -> str:
     return f"Continue with: {shlex.join(['ptxbench', 'table', *words])}"
 
 
-def _print_rows(rows: tuple[TableRow, ...], info: GpuInfo, folder: RunFolder, as_json: bool) -> None:
+def _print_rows(rows: tuple[TableRow, ...], folder: RunFolder, given: TableOptions) -> None:
     from ptxbench.report.formats import RunReport, render_report
     from ptxbench.report.text import cost_sentence, scale_sentence, source_sentence, tables_text
     from ptxbench.storage.run_spread import spread_sentence
 
-    if as_json:
+    info, part = folder.manifest.gpu, folder.manifest.part
+    if given.as_json:
         click.echo(render_report("json", [RunReport(str(folder.path), info, rows)], None), file=as_written())
         return
-    click.echo(tables_text(rows, info, output_width()))
-    if folder.manifest.part.scale_ci95:
-        click.echo(f"\n{scale_sentence(folder.manifest.part.scale_ci95)}")
-    spread = spread_sentence(folder.manifest.gpu, other_boards=False)
-    if spread:
-        click.echo(f"\n{spread}")
-    if folder.manifest.part.source_check is not None:
-        click.echo(f"\n{source_sentence(folder.manifest.part.source, folder.manifest.part.source_check)}")
-    if folder.manifest.part.cost is not None:
-        click.echo(f"\n{cost_sentence(folder.manifest.part.cost)}")
-    if not folder.finished:
-        click.echo(f"\nnot finished. {_go_on(folder.path, None)}")
-    click.echo(f"\nrun folder: {folder.path}")
+    paragraphs = [
+        tables_text(rows, info, output_width()),
+        scale_sentence(part.scale_ci95) if part.scale_ci95 else "",
+        spread_sentence(info, other_boards=False),
+        source_sentence(part.source, part.source_check) if part.source_check is not None else "",
+        cost_sentence(part.cost) if part.cost is not None else "",
+        "" if folder.finished else f"not finished. {_go_on(folder.path, given.spec)}",
+        f"run folder: {folder.path}",
+    ]
+    click.echo("\n\n".join(filter(None, paragraphs)))

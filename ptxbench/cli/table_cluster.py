@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,6 @@ from ptxbench.report.fleet import fleet_text
 from ptxbench.report.text_table import output_width
 
 if TYPE_CHECKING:
-    from ptxbench.experiment.fleet import Job
     from ptxbench.storage.fleet_file import FleetFile
 
 
@@ -88,7 +87,8 @@ def measure_on_cluster(options: ClusterOptions) -> int:
     for job in jobs:
         if job.error:
             say(f"task {job.job_id} failed: {job.error}")
-    print_boards(gather(out), out, options.as_json, jobs)
+    ends = [f"task {job.job_id}: {'failed' if job.error else f'exit code {job.code}'}" for job in jobs]
+    print_boards(gather(out), out, options.as_json, {job.job_id: job.code for job in jobs}, ends)
     return int(any(job.code for job in jobs))
 
 
@@ -99,13 +99,26 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def print_boards(document: FleetFile, folder: Path, as_json: bool, jobs: Sequence[Job] = ()) -> None:
-    """Print how the boards of a folder differ, and how the tasks ended that measured them."""
+def print_boards(
+    document: FleetFile,
+    folder: Path,
+    as_json: bool,
+    codes: Mapping[str, int] | None = None,
+    ends: Sequence[str] = (),
+) -> None:
+    """Print how the boards of a folder differ.
+
+    Args:
+        document: How they do.
+        folder: The folder.
+        as_json: Print JSON.
+        codes: Exit codes of what measured them, by name; None: nothing did now.
+        ends: How these ended, a line each.
+    """
     if as_json:
-        codes = {job.job_id: job.code for job in jobs}
-        print_encoded(document, {"folder": str(folder), **({"exit_codes": codes} if jobs else {})})
+        print_encoded(document, {"folder": str(folder), **({"exit_codes": codes} if codes else {})})
         return
     click.echo(fleet_text(document, output_width()))
-    for job in jobs:
-        click.echo(f"task {job.job_id}: {'failed' if job.error else f'exit code {job.code}'}")
+    for line in ends:
+        click.echo(line)
     click.echo(f"\nfolder: {folder}")

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ptxbench.cli.output import print_encoded, say
+from ptxbench.cli.output import say
 from ptxbench.cli.progress import progress_bar
+from ptxbench.cli.table_cluster import print_boards
 from ptxbench.core.option import words_of
-from ptxbench.report.fleet import fleet_text
-from ptxbench.report.text_table import output_width
 
 if TYPE_CHECKING:
     from ptxbench.experiment.supervise import Outcome
@@ -46,12 +45,8 @@ def measure_many(options: TableOptions) -> int:
         except KeyboardInterrupt:
             say(f"stopped; what was measured is kept. {_go_on(options)}")
             raise
-    document = gather(out)
-    if options.as_json:
-        print_encoded(document, {"folder": str(out), "exit_codes": {one.name: one.code for one in outcomes}})
-    else:
-        click.echo(fleet_text(document, output_width()))
-        _print_ends(outcomes, options)
+    codes = {one.name: one.code for one in outcomes}
+    print_boards(gather(out), out, options.as_json, codes, _ends(outcomes, options))
     return int(any(outcome.code for outcome in outcomes))
 
 
@@ -66,14 +61,16 @@ def _reason(outcome: Outcome) -> str:
     return outcome.said or f"exit code {outcome.code}"
 
 
-def _print_ends(outcomes: Sequence[Outcome], options: TableOptions) -> None:
+def _ends(outcomes: Sequence[Outcome], options: TableOptions) -> list[str]:
+    """Return how each GPU's process ended, and how to go on where one failed."""
+    lines = []
     for outcome in outcomes:
-        text = "done" if outcome.code == 0 else "some rows are not valid" if outcome.code == 1 else "failed"
+        text = {0: "done", 1: "some rows are not valid"}.get(outcome.code, "failed")
         again = f", resumed {outcome.restarts} times" if outcome.restarts else ""
-        click.echo(f"{outcome.name}: {text} in {outcome.took_s:.0f} s{again}")
+        lines.append(f"{outcome.name}: {text} in {outcome.took_s:.0f} s{again}")
     if any(outcome.code not in (0, 1) for outcome in outcomes):
-        click.echo(_go_on(options))
-    click.echo(f"\nfolder: {options.out}")
+        lines.append(_go_on(options))
+    return lines
 
 
 def _go_on(options: TableOptions) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +15,8 @@ from ptxbench.cli.parameters import SizeList
 from ptxbench.cli.tune_concurrent import concurrent
 from ptxbench.cli.tune_kernel import kernel
 from ptxbench.cli.tune_report import report
-from ptxbench.cli.tune_study import study
+from ptxbench.cli.tune_study_difficulty import difficulty
+from ptxbench.cli.tune_study_strategies import strategies
 from ptxbench.cli.tuning import Place, SettingOptions, TuneOptions, search_and_print, sweep_and_print
 from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import GpuSpec
@@ -95,6 +97,10 @@ def gemm(options: _GemmOptions) -> int:
     shape = (options.m, options.n, options.k)
     if options.sizes and shape != (_Product.m, _Product.n, _Product.k):
         raise click.UsageError("--sizes gives m, n and k at once; leave out --m, --n and --k.")
+    if options.sizes and options.clocks is not None and options.clocks.by_model:
+        raise click.UsageError("--clocks model ranks the variants of one size; leave out --sizes.")
+    if options.sizes and options.plot is not None:
+        raise click.UsageError("--plot draws one size, and --sizes draws each in its folder; leave one out.")
     operations = (Op(options.op_a), Op(options.op_b))
     tuning = options.tuning_at_settings(
         Problem(DType(options.dtype), *shape, *operations, options.beta),
@@ -103,16 +109,19 @@ def gemm(options: _GemmOptions) -> int:
         variants=options.variants,
         beside=options.beside or "",
     )
-    gpu = open_chosen_gpu(options.spec)
-    try:
+    with closing(open_chosen_gpu(options.spec)) as gpu:
         if options.sizes:
             return sweep_and_print(gpu, tuning, options.sizes, options)
         return search_and_print(gpu, tuning, options)
-    finally:
-        gpu.close()
+
+
+@command.group(name="study")
+def study() -> None:
+    """Repeat analyses of published studies on a search."""
 
 
 command.add_command(kernel)
 command.add_command(concurrent)
 command.add_command(report)
-command.add_command(study)
+study.add_command(difficulty)
+study.add_command(strategies)

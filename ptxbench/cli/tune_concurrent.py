@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ import click
 
 from ptxbench.cli.chosen_gpu import open_chosen_gpu
 from ptxbench.cli.command import command_of
-from ptxbench.cli.options import plot_of
+from ptxbench.cli.options import plot_of, require_out
 from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
@@ -55,27 +56,16 @@ def concurrent(options: _Options) -> int:
     from ptxbench.tune.spec import NoReference
     from ptxbench.tune.spec_file import load_spec
 
-    if options.resume and options.out is None:
-        raise click.UsageError("--resume needs --out, the folder of the search to continue.")
+    require_out(options.resume, options.out)
     if options.clocks is not None and options.clocks.by_model:
         raise click.UsageError("--clocks model ranks kernels one by one; name clocks, or how many: even:4.")
     tuning = ConcurrentTuning(
         tuple(load_spec(one) for one in options.specifications),
         **{one.name: getattr(options, one.name) for one in fields(ConcurrentOptions)},
     )
-    gpu = open_chosen_gpu(options.spec)
-    try:
-        with progress_bar() as show:
-            tuned = tune_concurrently(
-                gpu,
-                tuning,
-                None if options.resume else options.out,
-                options.out if options.resume else None,
-                show,
-                say,
-            )
-    finally:
-        gpu.close()
+    new, old = (None, options.out) if options.resume else (options.out, None)
+    with closing(open_chosen_gpu(options.spec)) as gpu, progress_bar() as show:
+        tuned = tune_concurrently(gpu, tuning, new, old, show, say)
     if options.plot is not None:
         _draw(tuned, options.plot)
     if options.as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,15 +84,12 @@ def kernel(options: _KernelOptions) -> int:
         say(f"wrote {options.t1}")
         return 0
     tuning = options.tuning_at_settings(described, high_occupancy=options.high_occupancy)
-    gpu = open_chosen_gpu(options.spec)
-    try:
-        by_model = options.clocks is not None and options.clocks.by_model
-        if options.in_process or by_model or gpu.info.kind is not GpuKind.REAL:
-            return search_and_print(gpu, tuning, options)
-        UserKernel(described).space(gpu.info.target)  # refused here where it holds nothing
+    with closing(open_chosen_gpu(options.spec)) as gpu:
         info = gpu.info
-    finally:
-        gpu.close()
+        by_model = options.clocks is not None and options.clocks.by_model
+        if options.in_process or by_model or info.kind is not GpuKind.REAL:
+            return search_and_print(gpu, tuning, options)
+        UserKernel(described).space(info.target)  # refused here where it holds nothing
     return _isolate(info, options)
 
 

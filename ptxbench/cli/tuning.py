@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
-from ptxbench.cli.options import plot_of
+from ptxbench.cli.options import plot_of, require_out
 from ptxbench.cli.output import print_json, print_table, say
 from ptxbench.cli.parameters import AxisValues
 from ptxbench.cli.progress import progress_bar
@@ -84,8 +84,7 @@ class TuneOptions(TuningOptions, Place, SeedOptions, SampleOptions, SettingOptio
         """
         from ptxbench.tune.clocks.axes import SettingAxes
 
-        if self.resume and self.out is None:
-            raise click.UsageError("--resume needs --out, the folder of the search to continue.")
+        require_out(self.resume, self.out)
         return self.tuning(
             problem,
             axes=SettingAxes(self.clocks, self.memory_clocks, self.power_limits),

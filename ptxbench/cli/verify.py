@@ -15,7 +15,6 @@ from ptxbench.cli.options import DEFAULT_TARGET, target_of
 from ptxbench.cli.output import print_json, print_table
 from ptxbench.cli.progress import progress_bar
 from ptxbench.core.condition import OptLevel
-from ptxbench.core.option import Opt
 from ptxbench.core.shared_options import OPT_LEVELS, Json, OptionalPatterns, OptLevels
 from ptxbench.core.target import find_target
 
@@ -25,18 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """Options of `ptxbench verify`.
-
-    Attributes:
-        jobs: Run so many assemblers at once (default: one per CPU).
-        no_cache: Check everything again, and keep no verdict.
-    """
+    """Options of `ptxbench verify`."""
 
     patterns: OptionalPatterns = ()
     targets: Annotated[tuple[str, ...], target_of("may be repeated; default: sm_90a")] = (DEFAULT_TARGET,)
     opt_levels: OptLevels = ()
-    jobs: Annotated[int | None, Opt(1, 256)] = None
-    no_cache: bool = False
     as_json: Json = False
 
 
@@ -49,9 +41,18 @@ def command(options: _Options) -> None:
     rows each class has, and the refused rows. With them it prints every row. The exit code is 1 if the check
     refuses a row that the catalogue expects to pass.
     """
-    rows = _verify(
-        options.patterns, options.targets, options.opt_levels or OPT_LEVELS, options.jobs, options.no_cache
-    )
+    from ptxbench.catalogue.select import named_instructions
+    from ptxbench.sass.verdict_cache import VerdictCache
+    from ptxbench.sass.verify import verify_instructions
+
+    with progress_bar() as show:
+        rows = verify_instructions(
+            named_instructions(options.patterns),
+            [find_target(name) for name in dict.fromkeys(options.targets)],
+            [OptLevel(level) for level in dict.fromkeys(options.opt_levels or OPT_LEVELS)],
+            VerdictCache(),
+            lambda done, total: show(done, total, "kernels checked"),
+        )
     if options.as_json:
         print_json({"rows": [asdict(row) for row in rows]})
     else:
@@ -64,29 +65,6 @@ def command(options: _Options) -> None:
         _print_assembler_note()
     if unexpected:
         sys.exit(1)
-
-
-def _verify(
-    patterns: Sequence[str],
-    targets: Sequence[str],
-    opt_levels: Sequence[str],
-    jobs: int | None,
-    no_cache: bool,
-) -> tuple[VerifiedRow, ...]:
-    """Verify with a progress bar, where somebody watches."""
-    from ptxbench.catalogue.select import named_instructions
-    from ptxbench.sass.verdict_cache import VerdictCache
-    from ptxbench.sass.verify import verify_instructions
-
-    with progress_bar() as show:
-        return verify_instructions(
-            named_instructions(patterns),
-            [find_target(name) for name in dict.fromkeys(targets)],
-            [OptLevel(level) for level in dict.fromkeys(opt_levels)],
-            cache=None if no_cache else VerdictCache(),
-            jobs=jobs,
-            progress=lambda done, total: show(done, total, "kernels checked"),
-        )
 
 
 def _print_assembler_note() -> None:

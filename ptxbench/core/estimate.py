@@ -31,9 +31,18 @@ class Estimate:
         """Return the same, or no number where its uncertainty is above a limit: the data cannot tell."""
         return self if self.uncertainty <= limit else Estimate(math.nan, math.nan)
 
-    def as_json(self) -> dict[str, float | None]:
-        """Return `{"value", "uncertainty"}`; what is not finite becomes null."""
-        return {"value": finite(self.value), "uncertainty": finite(self.uncertainty)}
+    def text(self, form: str = ".4g", error_form: str = ".2g", unknown: str = "-") -> str:
+        """Return it for a reader, such as "12.34 ± 0.5".
+
+        Args:
+            form: Format of the value.
+            error_form: Format of the uncertainty.
+            unknown: What stands for no value.
+        """
+        if math.isnan(self.value):
+            return unknown
+        error = "?" if math.isnan(self.uncertainty) else format(self.uncertainty, error_form)
+        return f"{self.value:{form}} ± {error}"
 
 
 def finite(value: float) -> float | None:

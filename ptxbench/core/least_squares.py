@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable
 
-from ptxbench.core.arrays import Floats
+import numpy as np
+
+from ptxbench.core.arrays import Bools, Floats
 
 
 def nonnegative(matrix: Floats, right: Floats) -> Floats:
@@ -17,46 +18,66 @@ def nonnegative(matrix: Floats, right: Floats) -> Floats:
         matrix: Shape (m, n).
         right: Shape (m,).
     """
-    count, gram, side = matrix.shape[1], matrix.T @ matrix, matrix.T @ right
-    # Most unknowns are positive: begin with those that are where none is held.
-    is_free = np.ones(count, dtype=bool)
-    x = _solved(gram, side, is_free)
-    while (x[is_free] <= 0).any():
-        is_free &= x > 0
-        x = _solved(gram, side, is_free)
+    gram, side = matrix.T @ matrix, matrix.T @ right
+
+    def solved_fast(is_free: Bools) -> Floats:
+        some = gram[np.ix_(is_free, is_free)]
+        try:
+            return np.asarray(np.linalg.solve(some, side[is_free]))
+        except np.linalg.LinAlgError:  # two columns are the same
+            return np.asarray(np.linalg.lstsq(some, side[is_free], rcond=None)[0])
+
+    def solved(is_free: Bools) -> Floats:
+        return np.asarray(np.linalg.lstsq(matrix[:, is_free], right, rcond=None)[0])
+
     tolerance = 10 * max(matrix.shape) * np.finfo(float).eps * float(np.abs(matrix).sum(axis=0).max())
-    shut_out = np.zeros(count, dtype=bool)
-    for _ in range(30 * count):
-        gradient = np.where(is_free | shut_out, -np.inf, side - gram @ x)
-        best = int(np.argmax(gradient))
-        if not gradient[best] > tolerance:
-            break
-        is_free[best] = True
-        solved = _solved(gram, side, is_free)
-        # Rounding alone made it look as if it would help.
-        if not solved[best] > 0:
-            is_free[best], shut_out[best] = False, True
-            continue
-        shut_out[:] = False
-        while (solved[is_free] <= 0).any():
-            back = is_free & (solved <= 0)
-            step = float((x[back] / (x[back] - solved[back])).min())
-            x += step * (solved - x)
-            is_free &= x > tolerance
-            solved = _solved(gram, side, is_free)
-        x = solved
-    # Which unknowns are free is known; their values are without the rounding of squares.
-    x = np.zeros(count)
-    x[is_free] = np.linalg.lstsq(matrix[:, is_free], right, rcond=None)[0]
-    return np.maximum(x, 0.0)
+    # Most unknowns are positive: begin with those that are where none is held.
+    x = _padded(solved_fast, np.ones(matrix.shape[1], dtype=bool))
+    while (x < 0).any():
+        x = _padded(solved_fast, x > 0)
+    x = _searched(x, solved_fast, lambda at: np.asarray(side - gram @ at), tolerance)
+    # The squares are fast, and round off what tells like columns apart: by them alone, which unknowns were
+    # zero differed between processors.
+    return _searched(x, solved, lambda at: np.asarray(matrix.T @ (right - matrix @ at)), tolerance)
 
 
-def _solved(gram: Floats, side: Floats, is_free: npt.NDArray[np.bool_]) -> Floats:
-    """Return the least squares of the free unknowns from the normal equations, the others 0."""
+def _padded(solved: Callable[[Bools], Floats], is_free: Bools) -> Floats:
+    """Return the solution of the free unknowns, the others 0."""
     x = np.zeros(len(is_free))
-    some = gram[np.ix_(is_free, is_free)]
-    try:
-        x[is_free] = np.linalg.solve(some, side[is_free])
-    except np.linalg.LinAlgError:  # two columns are the same
-        x[is_free] = np.linalg.lstsq(some, side[is_free], rcond=None)[0]
+    x[is_free] = solved(is_free)
+    return x
+
+
+def _searched(
+    x: Floats, solved: Callable[[Bools], Floats], gradient: Callable[[Floats], Floats], tolerance: float
+) -> Floats:
+    """Return the best x >= 0, from another one.
+
+    Args:
+        x: Where to begin; what is positive is free.
+        solved: Returns the best values of the unknowns that are free.
+        gradient: Returns by how much each unknown would help.
+        tolerance: What is less is rounding.
+    """
+    is_free, shut_out, last = x > 0, np.zeros(len(x), dtype=bool), -1
+    for _ in range(30 * len(x)):
+        there = _padded(solved, is_free)
+        if last >= 0 and not there[last] > 0:
+            # Rounding alone made it look as if it would help.
+            is_free[last], shut_out[last] = False, True
+        else:
+            while (there[is_free] <= 0).any():
+                back = is_free & (there <= 0)
+                step = float((x[back] / (x[back] - there[back])).min())
+                x = x + step * (there - x)
+                is_free &= x > tolerance
+                there = _padded(solved, is_free)
+            x = there
+            if last >= 0:
+                shut_out[:] = False
+        helps = np.where(is_free | shut_out, -np.inf, gradient(x))
+        last = int(np.argmax(helps))
+        if not helps[last] > tolerance:
+            break
+        is_free[last] = True
     return x

@@ -66,21 +66,20 @@ def start_run(
     return RunFolder.create(place, new_manifest(Kind.TABLE, part, (gpu.info,), known, session.start))
 
 
-def resume_run(gpu: Gpu, options: RunOptions, path: Path, *, allow_other_board: bool) -> RunFolder:
+def resume_run(gpu: Gpu, options: RunOptions, path: Path) -> RunFolder:
     """Open a run that was stopped.
 
     Args:
         gpu: Where the rest will be measured.
         options: Options; those that are not set stay as the run began.
         path: Folder of the run.
-        allow_other_board: Whether another board of the same model may go on.
 
     Raises:
-        InputError: The folder holds no run, or one of another GPU, driver or set of arguments.
+        InputError: The folder holds no run, or one of another board, driver or set of arguments.
     """
     with RunFolder.open(path) as recorded:
         arguments = options.over(recorded.manifest.part.arguments)
-    return RunFolder.resume(path, gpu.info, arguments, _new_session(gpu), allow_other_board=allow_other_board)
+    return RunFolder.resume(path, gpu.info, arguments, _new_session(gpu))
 
 
 def _new_session(gpu: Gpu) -> Session:

@@ -38,7 +38,6 @@ class _What:
         whole_catalogue: Measure the whole catalogue.
         standard: Measure the 300 instructions of most worth on the GPU, at -O3, for 15 minutes at most.
         counts: CSV of ncu: measure at -O3 what its kernels execute, for `ptxbench estimate`.
-        allow_other_board: Let another board of the same model continue the run.
         protocols: Protocol (may be repeated; default: dynamic); arafa is Eq. 1 of Arafa et al. (2020).
         source: Power source (default: the GPU's best).
     """
@@ -52,7 +51,6 @@ class _What:
     spec: GpusSpec = None
     out: Out = None
     resume: Resume = False
-    allow_other_board: bool = False
     opt_levels: OptLevels = ()
     protocols: Annotated[tuple[str, ...], Opt(choices=protocol_names(), flag="--protocol")] = ()
     operands: LaneOperands = ()

@@ -13,7 +13,6 @@ import numpy as np
 from scipy.ndimage import median_filter
 
 from ptxbench.core.errors import InputError
-from ptxbench.core.estimate import Estimate
 from ptxbench.meter.alignment import Basis, ClockAlignment
 from ptxbench.meter.capture import MeterCapture
 from ptxbench.meter.coarse import Placement, locate, place_signal
@@ -185,7 +184,7 @@ def alignment_notes(
     if alignment.step is not None:
         step = alignment.step
         notes.append(
-            f"the clock of the meter or of the host steps by {_pm(step.size_s.scaled(1e3))} ms "
+            f"the clock of the meter or of the host steps by {step.size_s.scaled(1e3).text()} ms "
             f"{step.after_s:.3g} s after the first window: lag and energies are off by up to as much"
         )
     if halves is not None:
@@ -211,8 +210,8 @@ def gain_notes(fit: SensorFit, checks: Sequence[CrossCheck]) -> tuple[str, ...]:
     if abs(first.value - second.value) <= allowed:
         return ()
     return (
-        f"the halves of the capture give {fit.source} gains of {_pm(first)} and {_pm(second)}, which their "
-        "errors do not allow: the sensor, the meter or its wiring changed in between",
+        f"the halves of the capture give {fit.source} gains of {first.text()} and {second.text()}, which "
+        "their errors do not allow: the sensor, the meter or its wiring changed in between",
     )
 
 
@@ -300,7 +299,3 @@ def _equal_runs(values: Float64s) -> tuple[np.ndarray[tuple[int], np.dtype[np.in
     """Return the first and the last index of each run of equal values."""
     border = np.flatnonzero(np.diff(values) != 0) + 1
     return np.concatenate([[0], border]), np.concatenate([border - 1, [len(values) - 1]])
-
-
-def _pm(estimate: Estimate) -> str:
-    return f"{estimate.value:.4g} ± {estimate.uncertainty:.2g}"

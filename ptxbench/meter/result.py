@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
-from ptxbench.core.estimate import Estimate, finite
+from ptxbench.core.estimate import Estimate
 from ptxbench.meter.alignment import Basis
 from ptxbench.meter.figures import FittedOn, MethodFigures
 from ptxbench.meter.validation import SourceFigures, Validation
 from ptxbench.sensors.characterize.sensor_fit import SensorFit
+from ptxbench.storage.codec import encode
 
 # Below this a sensor's view of part of the time is no matter.
 _WORTH_SAYING_PCT = 1.0
@@ -20,15 +21,14 @@ _NEARLY_ALL = 0.95
 
 def as_json(result: Validation) -> dict[str, Any]:
     """Return the result as `ptxbench meter validate --json` prints it (docs/reference/meter.md)."""
-    best = result.sources[0]
-    sensor = sensor_json(best, result.alignment.basis)
-    return {
-        "kind": result.kind.value,
-        "offset_ms": result.alignment.offset_ms.as_json(),
-        "drift_ppm": result.alignment.drift_ppm.as_json(),
-        **{key: sensor[key] for key in ("gain", "offset_w", "lag_ms", "source")},
+    sensors = [_sensor_json(source, result.alignment.basis) for source in result.sources]
+    document = {
+        "kind": result.kind,
+        "offset_ms": result.alignment.offset_ms,
+        "drift_ppm": result.alignment.drift_ppm,
+        **{key: sensors[0][key] for key in ("gain", "offset_w", "lag_ms", "source")},
         "alignment": _alignment_json(result),
-        "sensors": [sensor_json(source, result.alignment.basis) for source in result.sources],
+        "sensors": sensors,
         "methods": [_method_json(one) for one in result.methods],
         "instructions": [
             {"instruction": label, **_method_json(one)}
@@ -46,27 +46,27 @@ def as_json(result: Validation) -> dict[str, Any]:
         ],
         "meter": {
             "format": result.capture.origin,
-            "rails": list(result.capture.rails),
+            "rails": result.capture.rails,
             "rows": len(result.capture),
             "rate_hz": 1.0 / result.capture.period_s,
         },
         "notes": [*result.notes, *statements(result)],
     }
+    return cast(dict[str, Any], encode(document))
 
 
-def sensor_json(source: SourceFigures, basis: Basis) -> dict[str, Any]:
+def _sensor_json(source: SourceFigures, basis: Basis) -> dict[str, Any]:
     """Return one source's fit, bound and cross-validation."""
     fit = source.fit
     lag_s, width_s = told(fit)
-    lag_ms = lag_s.scaled(1e3)
     return {
-        "source": fit.source.value,
-        "gain": fit.gain.as_json(),
-        "offset_w": fit.offset_w.as_json(),
+        "source": fit.source,
+        "gain": fit.gain,
+        "offset_w": fit.offset_w,
         # Where the clocks were aligned by the sensor itself, its lag is within their offset.
-        "lag_ms": (lag_ms if basis is not Basis.SIGNALS else Estimate(float("nan"), float("nan"))).as_json(),
-        "shape": fit.shape.value,
-        "width_ms": width_s.scaled(1e3).as_json(),
+        "lag_ms": lag_s.scaled(1e3) if basis is not Basis.SIGNALS else Estimate(math.nan, math.nan),
+        "shape": fit.shape,
+        "width_ms": width_s.scaled(1e3),
         "refresh_ms": 1e3 * fit.refresh_s,
         "seen_fraction": fit.seen_fraction,
         "residual_w": fit.residual_w,
@@ -153,13 +153,13 @@ def _alignment_json(result: Validation) -> dict[str, Any]:
     if parts is not None:
         first_ms, second_ms = (part.offset_ms for part in parts)
         halves = {
-            "first_offset_ms": first_ms.as_json(),
-            "second_offset_ms": second_ms.as_json(),
+            "first_offset_ms": first_ms,
+            "second_offset_ms": second_ms,
             "difference_ms": (parts[1].offset_ns - parts[0].offset_ns) / 1e6,
         }
     return {
         "reference_ns": alignment.reference_ns,
-        "basis": alignment.basis.value,
+        "basis": alignment.basis,
         "correlation": alignment.correlation,
         "edges": alignment.edges,
         "halves": halves,
@@ -169,5 +169,4 @@ def _alignment_json(result: Validation) -> dict[str, Any]:
 def _method_json(one: MethodFigures) -> dict[str, Any]:
     figures = asdict(one)
     fitted_on = figures.pop("fitted_on")
-    plain = {name: finite(value) if isinstance(value, float) else value for name, value in figures.items()}
-    return {**plain, "correction_fitted_on": fitted_on}
+    return {**figures, "correction_fitted_on": fitted_on}

@@ -69,7 +69,6 @@ def verify_instructions(
     targets: Sequence[Target],
     opt_levels: Sequence[OptLevel],
     cache: VerdictCache | None = None,
-    jobs: int | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[VerifiedRow, ...]:
     """Check instructions on targets at optimization levels.
@@ -83,7 +82,6 @@ def verify_instructions(
         targets: Assembler targets.
         opt_levels: Assembler levels.
         cache: Where verdicts are kept between runs, or None.
-        jobs: How many tools run at once; None is the number of CPUs.
         progress: Called with how many rows are checked, and how many there are.
 
     Raises:
@@ -97,7 +95,7 @@ def verify_instructions(
         for question in _ask(instruction, target, opt_levels)
     ]
     checks: dict[_Question, LoopCheck] = {}
-    for question, checked in _answers(questions, cache, jobs or os.cpu_count() or 1):
+    for question, checked in _answers(questions, cache):
         checks[question] = checked
         progress(len(checks), len(questions))
     return tuple(_row(question, checks[question]) for question in questions)
@@ -112,7 +110,7 @@ def _ask(instruction: Instruction, target: Target, opt_levels: Sequence[OptLevel
 
 
 def _answers(
-    questions: Sequence[_Question], cache: VerdictCache | None, jobs: int
+    questions: Sequence[_Question], cache: VerdictCache | None
 ) -> Iterator[tuple[_Question, LoopCheck]]:
     """Yield an answer to every question, those that need no tool first."""
     pending = []
@@ -125,8 +123,8 @@ def _answers(
             yield question, known
         else:
             pending.append(question)
-    # The work is in subprocesses; threads only wait for them.
-    with ThreadPoolExecutor(jobs) as pool:
+    # The work is in subprocesses, one on each CPU of this process; threads only wait for them.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         futures = [pool.submit(_judge_batch, batch, cache) for batch in _batches(pending)]
         try:
             for future in as_completed(futures):

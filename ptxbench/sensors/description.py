@@ -11,6 +11,8 @@ from ptxbench.sensors.sources import source_of
 
 # What may be left of a step of power when a low-pass counts as settled.
 _LEFT_OF_STEP = 1e-3
+# No source takes longer for anything; of one that does, times in ns would not fit their numbers.
+_LONGEST_S = 86_400.0
 # Origin of figures that were measured on other boards of the model.
 ALIKE = "measured on boards alike"
 
@@ -51,6 +53,14 @@ class SensorDescription:
     shape: Shape = Shape.BOXCAR
     regulation_s: float = 0.0
     excursion: float = 0.0
+
+    def fault(self) -> str:
+        """Return what no power source can be, for the reader of a file; "" where all is well."""
+        least = {"refresh_s": 0.0, "averaging_s": 0.0, "lag_s": -_LONGEST_S, "regulation_s": 0.0}
+        for name, least_s in least.items():
+            if not least_s <= getattr(self, name) <= _LONGEST_S:
+                return f"has {name} of {getattr(self, name):g}, which no power source has"
+        return ""
 
     @property
     def counts_energy(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -115,6 +116,11 @@ class KernelWindow:
     cycles: int = -1
     globaltimer_ns: int = -1
     launch_times_s: tuple[float, ...] = ()
+
+    def fault(self) -> str:
+        """Return what no launch can be, for the reader of a file; "" where all is well."""
+        bad = next((time_s for time_s in self.launch_times_s if not 0 < time_s < math.inf), None)
+        return "" if bad is None else f"has a launch of {bad:g} s"
 
     @classmethod
     def spanning(cls, start_ns: int, end_ns: int) -> KernelWindow:

@@ -65,7 +65,7 @@ class Manifest(Generic[P]):
         ptxbench_version: Version of this package; "" where it is not known.
         commit: Git commit of the checkout, "-dirty" appended where it was changed; None outside of one.
         created: When the run began, UTC; None where it is not known.
-        gpus: Every board that the run met, the first one first.
+        gpus: Every board that the run met, the first one first; a table that began with 0.3.0 has one.
         part: What only runs of this kind have.
         host: The machine, None where it is not known.
         sensors: What the power sources are like, best for steady power first.
@@ -179,8 +179,12 @@ def read_manifest(path: Path, as_kind: type[Manifest[P]], *kinds: Kind) -> Manif
     manifest = codec.decode(as_kind, migrated(read_plain(path), place), place)
     if manifest.kind in (Kind.PROGRAM, Kind.KERNELS):
         return manifest
-    if not manifest.gpus:
-        raise place.at("gpus").error("must not be empty")
+    # Older runs of other kinds do not always say by which sensors.
+    has_readings = manifest.kind in (Kind.TABLE, Kind.RECORDING, Kind.PROFILE, Kind.CALIBRATION)
+    needed = ("gpus", "sensors") if has_readings else ("gpus",)
+    for key in needed:
+        if not getattr(manifest, key):
+            raise place.at(key).error("must not be empty")
     for index, gpu in enumerate(manifest.gpus):
         if not gpu.target:
             raise place.at("gpus").item(index).at("target").error("must be that of a GPU, such as sm_90a")
@@ -335,15 +339,14 @@ def require_same(manifest: TableManifest, path: Path, gpu: GpuInfo, arguments: R
     """Refuse to resume a run under other conditions than those it began with.
 
     Raises:
-        InputError: The tool, the GPU model, the driver, a board's settings or an argument differ.
+        InputError: The tool, the board, its driver or settings, or an argument differ.
     """
     require_equal("ptxbench", manifest.ptxbench_version, VERSION, path)
-    board = manifest.gpu
+    known = next((board for board in manifest.gpus if board.uuid_hash == gpu.uuid_hash), manifest.gpu)
     for key in ("kind", "name", "target", "sm_count", "driver"):
-        require_equal(key, getattr(board, key), getattr(gpu, key), path)
-    for known in manifest.gpus:
-        if known.uuid_hash == gpu.uuid_hash:
-            require_same_board(known, gpu, path)
+        require_equal(key, getattr(known, key), getattr(gpu, key), path)
+    require_equal("board", known.uuid_hash, gpu.uuid_hash, path)
+    require_same_board(known, gpu, path)
     _require_equal_fields(manifest.part.arguments, arguments, path)
 
 

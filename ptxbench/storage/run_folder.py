@@ -71,15 +71,7 @@ class RunFolder(MeasuredFolder[TablePart]):
         return folder
 
     @classmethod
-    def resume(
-        cls,
-        path: Path,
-        gpu: GpuInfo,
-        arguments: RunArguments,
-        session: Session,
-        *,
-        allow_other_board: bool = False,
-    ) -> Self:
+    def resume(cls, path: Path, gpu: GpuInfo, arguments: RunArguments, session: Session) -> Self:
         """Resume a run that was stopped; one that is finished is only read.
 
         Args:
@@ -87,8 +79,6 @@ class RunFolder(MeasuredFolder[TablePart]):
             gpu: The GPU that will run the trials to come.
             arguments: What this command requests.
             session: This process.
-            allow_other_board: Whether a second board of the same model and driver may go on; the
-                manifest then lists both, and each record names its own.
 
         Raises:
             InputError: The folder holds no run, another process writes it, or the run was measured
@@ -97,16 +87,8 @@ class RunFolder(MeasuredFolder[TablePart]):
         manifest = read_run_manifest(path)
         require_place(path, manifest.gpu.kind)
         require_same(manifest, path, gpu, arguments)
-        is_known = gpu.uuid_hash in {board.uuid_hash for board in manifest.gpus}
-        if not is_known and not allow_other_board:
-            raise InputError(
-                f"{path} was measured on board {manifest.gpu.uuid_hash}, this is {gpu.uuid_hash}; "
-                "start a new run, or allow another board"
-            )
         folder = cls(path, manifest)
-        boards = manifest.gpus if is_known else (*manifest.gpus, gpu)
-        begun = with_part(manifest, sessions=(*manifest.part.sessions, session))
-        folder._go_on(replace(begun, gpus=boards))
+        folder._go_on(with_part(manifest, sessions=(*manifest.part.sessions, session)))
         return folder
 
     @property

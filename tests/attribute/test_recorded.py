@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -251,6 +252,18 @@ def test_a_folder_that_is_no_run_is_one_line(folder, tmp_path, capfd, name, text
         (tmp_path / name).write_bytes(text)
     assert run(["run", "--from", str(tmp_path)]) == 2
     assert capfd.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.hostile
+def test_a_board_that_nothing_read_is_one_line(folder, tmp_path, capfd):
+    copied = shutil.copytree(folder, tmp_path / "damaged")
+    plain = json.loads((copied / "run.json").read_text())
+    plain["part"]["boards"][0]["sensors"] = []
+    (copied / "run.json").write_text(json.dumps(plain))
+    assert run(["run", "--from", str(copied)]) == 2
+    said = capfd.readouterr().err
+    assert "boards[0] has no sensors" in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.hostile

@@ -31,7 +31,8 @@ from ptxbench.attribute.stacks import (
 from ptxbench.cli.main import run
 from ptxbench.core.errors import InputError
 
-PROFILES = Path(__file__).parents[2] / "results" / "nvidia-h100" / "profiles"
+H100 = Path(__file__).parents[2] / "results" / "nvidia-h100"
+PROFILES = H100 / "profiles"
 STACKS = Stacks(
     "a step",
     (
@@ -298,6 +299,21 @@ def test_report_writes_them(tmp_path, ending, capsys):
     assert "wrote" in capsys.readouterr().err
 
 
-def test_report_of_a_table_has_no_stacks(tmp_path, capsys):
-    assert run(["report", "h200", "--flame", str(tmp_path / "x.pb.gz")]) == 2
-    assert "--flame is for a profile of a step" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["h200"], "--flame is for a profile of a step"),
+        ([str(H100 / "roofline" / "f32-levels"), "--format", "html"], "--flame is for a profile of a step"),
+        ([str(H100 / "calibration-0c9b")], "--flame is for a profile of a step"),
+        (["h200", "--boards"], "it prints text or --json"),
+        (["h200", "--opcodes"], "it prints text or --json"),
+    ],
+    ids=["table", "roofline", "calibration", "boards", "opcodes"],
+)
+def test_what_is_no_profile_has_no_stacks(tmp_path, capsys, arguments, words):
+    path = tmp_path / "x.pb.gz"
+    assert run(["report", *arguments, "--flame", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.out == ""
+    assert not path.exists()

@@ -158,6 +158,23 @@ def test_each_form_is_read(tmp_path, form, write, numbers):
             assert one.truth.low <= one.truth.high
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"avg_power_w": 1e-300, "avg_total_gpu_power_w": 1e299, "total_gpu_energy_j": 1e299},
+        {"avg_power_w": -5, "avg_total_gpu_power_w": 1e-300, "total_gpu_energy_j": 1e299},
+    ],
+    ids=["boards", "seconds"],
+)
+def test_a_number_that_no_board_gives_is_not_judged(tmp_path, document):
+    """The boards, or the seconds, that follow from it are more than a number can say."""
+    path = tmp_path / "agg.json"
+    path.write_text(json.dumps({"hw": "h200", **document}))
+    (found,) = audit([path], AuditOptions(gpu_name="H200"))
+    assert {one.state for one in found.verdicts} == {State.UNKNOWN}
+    assert run(["audit", str(path), "--gpu-name", "H200"]) in (0, 1)
+
+
 def state_of(found, label):
     return next(one for one in found.verdicts if one.claim.label == label)
 

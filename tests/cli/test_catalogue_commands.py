@@ -113,6 +113,11 @@ def test_show_as_json_holds_the_same(capsys):
     assert shown["sass"] == [["FFMA", 1.0]]
 
 
+def test_show_as_json_has_no_part(capsys):
+    assert run(["show", "fma.rn.f32", "--json", "--part", "ptx"]) == 2
+    assert "--json has every part; leave out --part ptx." in capsys.readouterr().err
+
+
 def test_list_takes_several_patterns_and_says_what_was_not_found_by_name(capsys):
     assert run(["cost", "--list", "add.f32", "HMMA.16816.F16", "--json"]) == 0
     printed = capsys.readouterr()
@@ -229,7 +234,7 @@ def test_a_missing_tool_is_one_line_with_the_cure(capsys, monkeypatch, tmp_path)
     monkeypatch.setattr("importlib.metadata.files", lambda _wheel: [])
     monkeypatch.setenv("PATH", str(tmp_path))
     try:
-        for arguments in (["show", "fma.rn.f32"], ["verify", "--no-cache"]):
+        for arguments in (["show", "fma.rn.f32"], ["verify"]):
             assert run(arguments) == 2
             captured = capsys.readouterr()
             assert captured.out == ""
@@ -244,7 +249,7 @@ def test_the_library_in_the_place_of_ptxas_passes_on_hopper_and_says_what_it_lac
     toolchain.tool_path.cache_clear()
     toolchain.tool_version.cache_clear()
     monkeypatch.setitem(toolchain._WHEELS, "ptxas", {"nvidia-nvjitlink": "libnvJitLink.so"})
-    rows = ["fma.rn.f32", "div.rn.f32", "call.uni", "brx.idx", "--no-cache"]
+    rows = ["fma.rn.f32", "div.rn.f32", "call.uni", "brx.idx"]
     try:
         assert run(["verify", *rows, "--target", "sm_90a"]) == 0
         assert "note" not in capsys.readouterr().err

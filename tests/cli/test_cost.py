@@ -232,6 +232,21 @@ def test_bad_usage_is_exit_2_and_names_the_cure(capsys, tmp_path):
     assert "leave out --why" in refused(capsys, "--list", "--why")
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--list",),
+        ("--why",),
+        ("--category", "mma"),
+        ("--type", "f64"),
+        ("--sass", "HMMA"),
+        ("--target", "sm_80"),
+    ],
+)
+def test_an_operation_takes_no_option_of_instructions(capsys, option):
+    assert f"an operation is no instruction: leave out {option[0]}." in refused(capsys, "gemm", *option)
+
+
 def test_costs_of_a_sass_opcode_need_no_name(capsys):
     rows = document(capsys, "--sass", "DFMA", "--table", "h200")["rows"]
     assert {row["instruction"] for row in rows} > {"fma.rn.f64"}

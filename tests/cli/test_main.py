@@ -113,7 +113,7 @@ def test_a_former_command_is_the_present_one_and_says_so_on_one_line(old, new, c
         (["show"], "name an instruction, or a file of instructions by --catalogue"),
         (["show", "fma.rn.f32", "--opt-level", "O9"], "'O9' is not one of 'O0', 'O3'"),
         (["verify", "--target", "sm_1"], "'sm_1' is not one of 'sm_75'"),
-        (["verify", "--jobs", "0"], "0 is not in the range"),
+        (["tune", "gemm", "--m", "0"], "0 is not in the range"),
         (["verify", "fma.rn.f23"], "no instruction fits 'fma.rn.f23'; did you mean fma.rn.f32"),
         (["cost", "--list", "--category", "poetry"], "unknown category 'poetry'; the catalogue has "),
     ],

@@ -1,6 +1,8 @@
 """`ptxbench report` of a profile of a step."""
 
 import json
+import math
+import shutil
 
 import pytest
 from fakes.simulated_step import HiddenLaunch, ReplayingGpu, SimulatedStep
@@ -52,6 +54,28 @@ def test_it_is_written_to_a_file_outside_of_the_run(folder, tmp_path, capsys):
 def test_what_it_has_not_is_refused(folder, more, capsys):
     assert run(["report", str(folder), *more]) == 2
     assert "is a profile of a step" in capsys.readouterr().err
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize(
+    ("file", "keys", "value", "said"),
+    [
+        ("recordings.json", (0, "windows", 0, "launch_times_s"), [1e-3, math.inf], "has a launch of inf s"),
+        ("recordings.json", (0, "windows", 0, "launch_times_s"), [-1.0], "has a launch of -1 s"),
+        ("manifest.json", ("sensors",), [], "sensors must not be empty"),
+    ],
+)
+def test_a_damaged_value_is_named_in_one_line(folder, tmp_path, capsys, file, keys, value, said):
+    copied = shutil.copytree(folder, tmp_path / "damaged")
+    plain = inner = json.loads((copied / file).read_text())
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    (copied / file).write_text(json.dumps(plain))
+    assert run(["report", str(copied)]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert said in captured.err
 
 
 def test_it_is_no_table(folder, capsys):

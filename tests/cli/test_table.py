@@ -482,6 +482,17 @@ def test_ctrl_c_keeps_what_is_measured_and_says_how_to_go_on(tmp_path, capsys):
     assert "SIMULATED" in capsys.readouterr().out
 
 
+def test_a_run_that_ends_by_its_time_says_how_to_go_on_with_this_gpu(tmp_path, capsys):
+    path = tmp_path / "part"
+    asked = ("--gpu", "simulated:h200@3", "--budget-minutes", 0.001, "--out", path)
+    assert table("fma.rn.f32", "popc.b32", *QUICK, *asked) == 1
+    hint = next(line for line in capsys.readouterr().out.splitlines() if "Continue with: " in line)
+    words = shlex.split(hint.partition("Continue with: ")[2])
+    assert "--gpu=simulated:h200@3" in words
+    # The same board goes on; the next one would be refused.
+    assert run(words[1:]) == 0
+
+
 @pytest.mark.hostile
 def test_two_processes_never_write_one_run(recorded, tmp_path, capsys):
     path = tmp_path / "run"

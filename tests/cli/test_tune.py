@@ -66,6 +66,22 @@ def test_bad_input_is_one_line(tiny, tmp_path, capsys, arguments, words):
     assert words in captured.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--clocks", "model", "--table", "h200"], "--clocks model ranks the variants of one size"),
+        (["--plot", "front.svg"], "--plot draws one size"),
+    ],
+)
+def test_what_several_sizes_have_no_use_for_is_refused(tmp_path, capsys, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert gemm("--sizes", "256,512", "--trials", 2, "--out", "t", *arguments) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert words in captured.err
+    assert not list(tmp_path.iterdir())
+
+
 def test_with_a_table_all_are_timed_and_the_power_of_five_is_measured(tiny, tmp_path, capsys):
     words = ["--table", "h200", "--trials", 7, "--out", tmp_path / "t"]
     assert gemm(*tiny, *words) == 0

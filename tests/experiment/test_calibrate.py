@@ -217,8 +217,9 @@ def test_time_that_is_spent_is_exit_code_1_and_the_rest_can_be_resumed(h200, tmp
         (["--gpu=simulated:rtx4090"], "--table must be named"),
         (["--gpu=simulated:rtx4090", "--table=TABLE"], "sm_90a), and this is NVIDIA GeForce RTX 4090"),
         (["--gpu=replay:TABLE", "--table=TABLE"], "is a table of instructions, not a recording"),
+        (["--gpu=replay:TABLE", "--resume"], "--resume measures: name a GPU, not a recorded folder"),
     ],
-    ids=["real-table", "default-table", "no-table", "capability", "replay"],
+    ids=["real-table", "default-table", "no-table", "capability", "replay", "replay-resume"],
 )
 def test_what_cannot_be_calibrated_is_one_line(h200, words, told, tmp_path, capsys):
     given = [word.replace("TABLE", str(h200[0])) for word in words]

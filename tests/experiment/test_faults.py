@@ -213,7 +213,7 @@ def test_a_lost_gpu_keeps_what_was_measured_says_so_and_the_run_goes_on(tmp_path
     assert set(rows) == {"fma.rn.f32", "add.f32"}
     assert all(row.status is Status.OK for row in rows.values())  # two whole rounds each
     gpu = WatchedGpu(only("h200"))
-    with resume_run(gpu, RunOptions(), path, allow_other_board=False) as run:
+    with resume_run(gpu, RunOptions(), path) as run:
         rows = measure_table(gpu, run)
         after = {r.trial_id: encode(r) for r in run.records()}
     assert {name: after[name] for name in kept} == kept
@@ -312,7 +312,7 @@ def test_a_full_disk_keeps_what_was_written_and_the_run_goes_on(tmp_path, monkey
     with RunFolder.open(path) as run:
         assert {r.trial_id: encode(r) for r in run.records()} == kept
     gpu = WatchedGpu(only("h200"))
-    with resume_run(gpu, RunOptions(), path, allow_other_board=False) as run:
+    with resume_run(gpu, RunOptions(), path) as run:
         (row,) = measure_table(gpu, run)
         assert {r.trial_id: encode(r) for r in run.records()} | kept == {
             r.trial_id: encode(r) for r in run.records()

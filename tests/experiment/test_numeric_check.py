@@ -119,7 +119,7 @@ def test_a_resumed_run_keeps_what_was_found_and_does_not_launch_it_again(tmp_pat
     with pytest.raises(GpuError):
         measured(miscompiled, tmp_path / "run", PAIR)
     again = ComputingGpu()
-    with resume_run(again, RunOptions(), tmp_path / "run", allow_other_board=False) as folder:
+    with resume_run(again, RunOptions(), tmp_path / "run") as folder:
         wrong, right = measure_table(again, folder)
     assert (wrong.status, right.status) == (Status.GATE_FAILED, Status.OK)
     assert "threads differ" in wrong.reason
@@ -163,7 +163,7 @@ def test_a_kernel_that_ends_the_process_when_it_is_compared_is_passed_over(tmp_p
         measured(gpu, tmp_path / "run", asked("fma.rn.f32"))
     blamed = RunFolder.blame_trial_in_progress(tmp_path / "run")
     assert blamed.startswith("fma.rn.f32/O3/dynamic/random/target/")
-    with resume_run(ComputingGpu(), RunOptions(), tmp_path / "run", allow_other_board=False) as folder:
+    with resume_run(ComputingGpu(), RunOptions(), tmp_path / "run") as folder:
         (row,) = measure_table(ComputingGpu(), folder)
     assert (row.status, row.reason) == (Status.LAUNCH_FAILED, "the process ended while this kernel ran")
 

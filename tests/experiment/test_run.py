@@ -57,7 +57,7 @@ def begun(gpu, path, what, launches):
 
 
 def gone_on(gpu, path, what=None):
-    with resume_run(gpu, what or RunOptions(), path, allow_other_board=False) as folder:
+    with resume_run(gpu, what or RunOptions(), path) as folder:
         return measure_table(gpu, folder), folder.records()
 
 
@@ -443,7 +443,7 @@ def test_a_run_that_is_gone_on_with_keeps_its_budget(tmp_path, budget_s):
     with start_run(gpu := WatchedGpu(), what, tmp_path / "run") as folder:
         measure_table(gpu, folder, budget_s=10)
     gpu = WatchedGpu()
-    with resume_run(gpu, RunOptions(), tmp_path / "run", allow_other_board=False) as folder:
+    with resume_run(gpu, RunOptions(), tmp_path / "run") as folder:
         begin_ns = gpu.clock.now_ns()
         measure_table(gpu, folder, budget_s=budget_s)
         assert not folder.finished

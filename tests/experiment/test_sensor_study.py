@@ -255,7 +255,7 @@ def test_run_uses_the_measured_description_and_goes_on_with_it(quick, tmp_path):
     with start_run(gpu, asked, tmp_path / "run", sensors_for(path, gpu)) as folder:
         assert folder.manifest.sensors == found.sensors
         assert folder.manifest.part.source is SourceName.USAGE
-    with resume_run(gpu, asked, tmp_path / "run", allow_other_board=False) as folder:
+    with resume_run(gpu, asked, tmp_path / "run") as folder:
         assert folder.manifest.sensors[0].origin == "measured"
 
 

@@ -156,7 +156,7 @@ def test_a_resumed_bench_goes_on_counting(gpu, tmp_path):
     runner, folder = opened_runner(gpu, tmp_path / "run")
     with folder:
         runner.trial(kernel(), 0)
-    with resume_run(gpu, asked(), tmp_path / "run", allow_other_board=False) as folder:
+    with resume_run(gpu, asked(), tmp_path / "run") as folder:
         runner = Runner(gpu, folder, choose_sensor(gpu, None))
         assert runner.trial(kernel(), 0).order == 0
         assert runner.trial(kernel(), 1).order == 1

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_session import Hidden, Session
 
-from ptxbench.core.clock import VirtualClock
 from ptxbench.core.errors import InputError
 from ptxbench.meter.alignment import Basis, align, halves
 from ptxbench.meter.capture import MeterCapture
@@ -16,7 +15,7 @@ from ptxbench.meter.coarse import best_match
 from ptxbench.meter.host import log_from_csv
 from ptxbench.meter.line import fit_line
 from ptxbench.meter.readers import read_meter
-from ptxbench.meter.sync_pulse import align_by_bursts, burst_pattern, emit_burst, find_burst
+from ptxbench.meter.sync_pulse import align_by_bursts, burst_pattern
 
 CAPTURES = Path(__file__).parents[2] / "hw_validation" / "captures"
 SESSION = Session(Hidden(averaging_s=0.1), kernels=12)
@@ -180,12 +179,6 @@ def test_burst_has_one_place_to_fit():
     assert set(correlation[1:]) == {-1.0}
 
 
-@pytest.mark.parametrize(("order", "chip_s"), [(2, 0.1), (13, 0.1), (6, 0.0), (6, 100.0)])
-def test_impossible_bursts_are_refused(order, chip_s):
-    with pytest.raises(InputError, match="of a burst"):
-        burst_pattern(order, chip_s)
-
-
 def burst_capture(windows, offset_s, seed=0):
     rng = np.random.default_rng(seed)
     edges_s = np.array([[w.start_ns, w.end_ns] for w in windows]).ravel() / 1e9
@@ -194,34 +187,18 @@ def burst_capture(windows, offset_s, seed=0):
     return MeterCapture(np.round(1e9 * (time_s + offset_s)).astype(np.int64), power_w, ("board",), "test")
 
 
-def test_emitted_burst_is_found_at_any_offset():
-    clock = VirtualClock(start_ns=50_000_000_000)
-    windows = emit_burst(burst_pattern(6, 0.06), clock.sleep_s, clock)
-    assert windows == burst_pattern(6, 0.06).windows(50_000_000_000)
-    assert clock.now_ns() == windows[-1].end_ns
-    found = find_burst(burst_capture(windows, 777.7), windows)
-    assert found.offset_ms.value == pytest.approx(777_700.0, abs=0.25)
-    assert not found.rivals
-
-
-def test_burst_that_is_not_there_is_refused():
-    windows = burst_pattern().windows(10**10)
-    capture = burst_capture(windows, 0.0)
-    noise_w = np.random.default_rng(0).normal(100, 5, len(capture))
-    with pytest.raises(InputError, match="does not hold the burst"):
-        find_burst(replace(capture, power_w=noise_w), windows)
-
-
-def test_two_bursts_give_the_offset_at_any_time_between_and_the_drift():
+@pytest.mark.parametrize("ahead_s", [3, 777])
+def test_two_bursts_give_the_offset_at_any_time_between_and_the_drift(ahead_s):
     ppm = -120.0
     marks = tuple(w for at_s in (50, 250) for w in burst_pattern(5, 0.06).windows(at_s * 10**9))
     plain = burst_capture(marks, 0.0)
-    # The meter's clock runs fast by so much from host time 0 on, and is 3 s ahead there.
-    capture = replace(plain, time_ns=np.round(plain.time_ns * (1 + ppm * 1e-6)).astype(np.int64) + 3 * 10**9)
+    # The meter's clock runs fast by so much from host time 0 on, and is seconds ahead there.
+    meter_ns = np.round(plain.time_ns * (1 + ppm * 1e-6)).astype(np.int64) + ahead_s * 10**9
+    capture = replace(plain, time_ns=meter_ns)
     for at_s in (51, 300):
         found = align_by_bursts(capture, marks, at_s * 10**9)
         assert found.reference_ns == at_s * 10**9
-        assert found.offset_ms.value == pytest.approx(3000.0 + 1e-3 * ppm * at_s, abs=0.3)
+        assert found.offset_ms.value == pytest.approx(1e3 * ahead_s + 1e-3 * ppm * at_s, abs=0.3)
         assert found.drift_ppm.value == pytest.approx(ppm, abs=1.0)
         assert found.edges == 4 * len(marks) // 2
 
@@ -250,15 +227,6 @@ def test_the_shortest_and_the_longest_burst(order, chips):
     windows = pattern.windows(10**9)
     assert sum(w.end_ns - w.start_ns for w in windows) == (chips + 1) // 2 * 1_000_000
     assert all(w.elapsed_s == (w.end_ns - w.start_ns) / 1e9 for w in windows)
-
-
-def test_a_load_that_returns_late_does_not_shift_the_next_one():
-    clock = VirtualClock(start_ns=50_000_000_000)
-    planned = burst_pattern(4, 0.06).windows(50_000_000_000)
-    ran = emit_burst(burst_pattern(4, 0.06), lambda time_s: clock.sleep_s(time_s + 0.01), clock)
-    assert [w.start_ns for w in ran] == [w.start_ns for w in planned]
-    assert [w.end_ns - 10_000_000 for w in ran] == [w.end_ns for w in planned]
-    assert [w.elapsed_s for w in ran] == pytest.approx([w.elapsed_s + 0.01 for w in planned])
 
 
 @pytest.mark.parametrize("noise", [0.02, 2.0])

@@ -143,9 +143,10 @@ def test_what_is_solved_of_a_kept_run_is_what_its_file_says():
     assert kept.solver_version == SOLVER_VERSION
     now, then = ({one.opcode: one for one in solved.opcodes} for solved in (found, kept))
     assert now.keys() == then.keys()
-    for name in ("energy_pj", "error_pj", "estimate_pj", "estimate_error_pj"):
-        assert [getattr(now[opcode], name) for opcode in then] == pytest.approx(
-            [getattr(one, name) for one in then.values()], rel=1e-6, abs=1e-6, nan_ok=True
+    # Of opcodes that always run together rounding decides how many have energy, so the degrees of freedom.
+    for name, relative in (("energy", 1e-6), ("error", 0.15), ("estimate", 1e-6), ("estimate_error", 0.15)):
+        assert [getattr(now[opcode], f"{name}_pj") for opcode in then] == pytest.approx(
+            [getattr(one, f"{name}_pj") for one in then.values()], rel=relative, abs=1e-6, nan_ok=True
         )
     assert found.static.power_w == pytest.approx(kept.static.power_w, rel=1e-9)
     assert found.clock.gamma == pytest.approx(kept.clock.gamma, rel=1e-6)

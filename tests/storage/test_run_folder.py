@@ -12,6 +12,7 @@ from ptxbench.core.gpu_info import GpuKind
 from ptxbench.core.status import Status
 from ptxbench.storage.kernels import KernelFiles
 from ptxbench.storage.location import default_run_path
+from ptxbench.storage.manifest import write_manifest
 from ptxbench.storage.run_folder import RunFolder
 
 OTHER_BOARD = replace(fake.GPU, uuid_hash="ba9876543210", index=1)
@@ -33,8 +34,8 @@ def keep(folder, *numbers):
         folder.append(fake.record(number), fake.trace(number))
 
 
-def resume(path, gpu=fake.GPU, **options):
-    return RunFolder.resume(path, gpu, fake.ARGUMENTS, fake.LATER_SESSION, **options)
+def resume(path, gpu=fake.GPU):
+    return RunFolder.resume(path, gpu, fake.ARGUMENTS, fake.LATER_SESSION)
 
 
 def assert_holds(folder, *numbers):
@@ -184,20 +185,19 @@ def test_other_driver_or_arguments_are_refused_and_nothing_changes(new, path):
     before = (path / "manifest.json").read_bytes()
     with pytest.raises(InputError, match=r"driver 580\.159\.04, this is 581\.0"):
         resume(path, replace(fake.GPU, driver="581.0"))
-    with pytest.raises(InputError, match="driver"):
-        resume(path, replace(OTHER_BOARD, driver="581.0"), allow_other_board=True)
     with pytest.raises(InputError, match=r"max_repeats 20, this is 30"):
         RunFolder.resume(path, fake.GPU, replace(fake.ARGUMENTS, max_repeats=30), fake.LATER_SESSION)
     assert (path / "manifest.json").read_bytes() == before
 
 
-def test_other_board_only_when_allowed_and_then_listed_once(new, path):
-    keep(new, 0)
-    new.close()
-    with pytest.raises(InputError, match=r"board 0123456789ab, this is ba9876543210.*allow another board"):
+def test_no_other_board_goes_on_with_a_run_but_one_that_an_older_version_let_goes_on(path):
+    with RunFolder.create(path, fake.manifest()) as folder:
+        keep(folder, 0)
+    with pytest.raises(InputError, match=r"board 0123456789ab, this is ba9876543210; start a new run"):
         resume(path, OTHER_BOARD)
+    write_manifest(path / "manifest.json", replace(fake.manifest(), gpus=(fake.GPU, OTHER_BOARD)))
     for number in (1, 2):
-        with resume(path, OTHER_BOARD, allow_other_board=number == 1) as folder:
+        with resume(path, OTHER_BOARD) as folder:
             folder.append(replace(fake.record(number), gpu=OTHER_BOARD.uuid_hash), fake.trace(number))
     folder = RunFolder.open(path)
     assert [b.uuid_hash for b in folder.manifest.gpus] == [fake.GPU.uuid_hash, OTHER_BOARD.uuid_hash]

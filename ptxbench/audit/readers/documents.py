@@ -116,7 +116,8 @@ def _aggregate(plain: dict[str, Any]) -> Contents:
     mean_w, all_w = _number(plain, "avg_power_w"), _number(plain, "avg_total_gpu_power_w")
     energy_j = _number(plain, "total_gpu_energy_j")
     length_s = energy_j / all_w if all_w > 0 else math.nan
-    boards = max(round(all_w / mean_w), 1) if mean_w > 0 and math.isfinite(all_w) else 1
+    ratio = all_w / mean_w if mean_w > 0 else math.nan
+    boards = max(round(ratio), 1) if math.isfinite(ratio) else 1
     gpu = printable(str(plain.get("hw", "")))
     power = _of_window("avg_power_w", mean_w * length_s, length_s, 1)
     claims = [replace(power, unit="W", value=mean_w, power_w=mean_w, gpu=gpu)]
