@@ -117,7 +117,7 @@ def boards(atlases: dict[str, Atlas], rows_of: Rows) -> str:
     lone = {name: sum(not one.rows for one in _spread(atlas)) for name, atlas in atlases.items()}
     without = " and ".join(f"{count} of the {name.upper()}s" for name, count in lone.items() if count)
     return (
-        f"{table(('GPU', *heads), rows)}\nLeft out: {without} without a row by which to tell their factor,"
+        f"{table(('GPU', *heads), rows)}\nLeft out: {without} without a row by which to tell the factor,"
         " and an H200\nthat ran a [sparse product](accuracy.md#sparse-products) first and draws"
         f" {sparse.factor - 1:.0%} more.\n"
     )

@@ -47,7 +47,7 @@ def test_a_term_for_boards_makes_intervals_hold_a_board_that_is_left_out(runner)
         assert one.mean[0] <= one.mean[1] == 1
     # Boards are 2% apart, with own intervals of 1%; four boards tell it (t 3.2).
     assert runner.board_half("NVIDIA H200", found) == pytest.approx(0.01 * 3.18 / 1.96, rel=0.05)
-    assert re.search("the term of NVIDIA H100 80GB HBM3 is (4.9|5.[01])%", runner.repeat_tables(found))
+    assert re.search("the term of NVIDIA H100 80GB HBM3 is (4.[789]|5.[01])%", runner.repeat_tables(found))
 
 
 def test_few_boards_have_the_term_of_the_table_of_instructions(runner):

@@ -59,7 +59,7 @@ def files(root):
 def test_the_page_of_results_says_how_many_folders_are_whole(scripts):
     text = (Path(__file__).parents[2] / "results" / "README.md").read_text()
     whole = scripts[0].KEPT_WHOLE
-    assert f"{len(whole)} folders are whole" in text
+    assert f"{len(whole)} folders keep all" in text
     assert f"{sum('/roofline/' in one for one in whole)} rooflines" in text
 
 
