@@ -101,7 +101,10 @@ enum { SLICE_MS = 100, TICK_MS = 10, LOOK_S = 2, FEW_GRAPHS = 3, FEW_TICKS = 2, 
 enum { MOST_OFF_S = 10, MOST_WAIT_S = 2 };
 /* Where CUPTI is left, what a turn takes the program is 1/TURN_COSTS of the time, up to MOST_LEFT_S: to bring CUPTI
  * back and to leave it, 25 ms on an H100, and LOOK_NS for each kernel in a graph that is looked at. */
-enum { TURN_COSTS = 200, MOST_LEFT_S = 60, LOOK_NS = 2000 };
+enum { MOST_LEFT_S = 60, LOOK_NS = 2000 };
+#ifndef TURN_COSTS
+enum { TURN_COSTS = 200 };
+#endif
 #define WHOLE_GRAPH "(a CUDA graph)"
 #define NEARLY_ALL 0.95 /* of what was launched: launches into a graph that is made are not seen */
 enum { LEAST_BYTES = 1 << 12, MOST_BYTES = 1 << 20 };
@@ -130,8 +133,9 @@ static struct {
     int bin, text, ranges, is_on, is_off;
     volatile int is_replaying; /* kernels are not looked at meanwhile */
     volatile int asks_off;     /* the turn that is wanted; `is_off` is the one that was taken */
-    volatile uint64_t asked_ns; /* since when */
-    volatile uint64_t look_ns, look_graphs;  /* begin of a turn of looking, or the first graph, and graphs until then */
+    volatile uint64_t asked_ns; /* since when it is */
+    /* When kernels began to be looked at, or the first graph was launched, and how many graphs there had been. */
+    volatile uint64_t look_ns, look_graphs;
     volatile int is_ending;    /* CUPTI is no longer removed */
     volatile int has_ended;    /* what comes behind is not looked at */
     volatile int waits;        /* threads that wait for their stream, to take a turn */
