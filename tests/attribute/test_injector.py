@@ -316,10 +316,10 @@ def test_cupti_comes_back_or_is_left_alone(hasty, tmp_path, how, more):
 
 
 def test_a_host_that_runs_far_ahead_is_not_waited_for_to_bring_cupti_back(hasty, tmp_path):
-    # Four times 500 graphs at once, 0.4 s of the GPU: longer than an idle stream would be waited for.
-    words = ("graphs", "2000", "0", "500")
+    # Twice 1,000 graphs, 0.8 s of the GPU, half of it ahead: longer than an idle stream would be waited for.
+    words = ("graphs", "2000", "0", "1000")
     code, log = play(
-        hasty, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", FAKE_AHEAD_MS="350"
+        hasty, tmp_path, *words, preload=True, PTXBENCH_MAX_LAUNCH_RATE="20000", FAKE_AHEAD_MS="400"
     )
     assert (code, log.is_counted, log.remarks) == (3, True, ())
     (seen,) = log.by_gpu.values()
